@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder language model from a Hugging Face checkpoint directory: load -> forward -> step -> generate, on token ids.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isobit/model_plan.h"
+#include "isobit/tensor.h"
+#include "isobit/transformer_state.h"
+
+namespace isobit {
+
+struct LoadOptions {
+  std::optional<int64_t> max_positions;  ///< default: the config's; at most the config's
+  /// Called with (tensors done, tensors in all) while loading.
+  std::function<void(int64_t, int64_t)> progress;
+};
+
+class CausalLM;
+
+/// One TransformerState per layer, all at the same number of cached tokens; bound to the model that allocated it.
+class CausalLMState {
+ public:
+  CausalLMState(CausalLMState&&) noexcept;
+  CausalLMState& operator=(CausalLMState&&) noexcept;
+  ~CausalLMState();
+  int64_t batch_size() const;
+  int64_t max_tokens() const;
+  int64_t position() const;  ///< tokens consumed so far
+  int64_t n_layers() const;
+  TransformerState& layer(int64_t i);
+
+ private:
+  friend class CausalLM;
+  struct Impl;
+  explicit CausalLMState(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class CausalLM {
+ public:
+  static CausalLM load(const std::filesystem::path& directory, const LoadOptions& options = {});
+  /// From tensors by checkpoint name. Unknown names are listed in unused_names() only if they are known to be harmless.
+  CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options = {});
+  ~CausalLM();
+  CausalLM(CausalLM&&) noexcept;
+  CausalLM& operator=(CausalLM&&) noexcept;
+
+  const ModelPlan& plan() const;
+  int64_t max_positions() const;
+  const std::vector<std::string>& unused_names() const;
+  bool tied() const;  ///< whether head and embedding are one tensor
+
+  /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
+  /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.
+  void forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState* state = nullptr,
+               bool last_only = false, std::span<const int64_t> lengths = {}) const;
+  CausalLMState allocate_state(int64_t batch_size, int64_t max_tokens) const;
+  void reset_state(CausalLMState& state) const;
+  /// ids: [batch]; logits: [batch, vocab_size].
+  void step(std::span<const int64_t> ids, CausalLMState& state, float* logits) const;
+
+  /// Greedy continuation (ties: the lowest id). Returns [batch, length + max_new_tokens]. on_token is called after each
+  /// new column with (step index, that column's ids [batch], their logits [batch, vocab_size]); returning false stops,
+  /// and the columns not generated are left out.
+  std::vector<int32_t> generate(std::span<const int64_t> ids, int64_t batch, int64_t length, int64_t max_new_tokens,
+                                const std::function<bool(int64_t, std::span<const int32_t>, std::span<const float>)>&
+                                    on_token = {}) const;
+
+  /// A parameter by checkpoint name, float32.
+  std::vector<std::string> parameter_names() const;
+  std::vector<int64_t> parameter_shape(const std::string& name) const;
+  std::vector<float> parameter(const std::string& name) const;
+
+ private:
+  friend class CausalLMState;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace isobit
