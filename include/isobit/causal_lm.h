@@ -80,6 +80,7 @@ class CausalLM {
   std::vector<float> parameter(const std::string& name) const;
 
  private:
+  CausalLM();
   friend class CausalLMState;
   struct Impl;
   std::unique_ptr<Impl> impl_;
