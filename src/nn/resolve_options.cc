@@ -89,11 +89,9 @@ TransformerOptions resolve_options(const TransformerOptions& given, const Weight
   expect(o.window >= 0, who, "window", "an integer >= 0", std::to_string(o.window));
   check.positive("max_positions", o.max_positions);
   if (!o.rope_dim) o.rope_dim = o.head_dim;
-  expect(*o.rope_dim > 0 && *o.rope_dim % 2 == 0 && *o.rope_dim <= *o.head_dim, who, "rope_dim",
-         "an even number in 2.." + std::to_string(*o.head_dim), std::to_string(*o.rope_dim));
   check.finite_positive("norm_eps", o.norm_eps);
   if (o.attn_softcap) check.finite_positive("attn_softcap", *o.attn_softcap);
-  validate_rope(who, *o.rope_dim, o.rope_theta, o.rope_scaling, o.max_positions);
+  validate_rope(*o.head_dim, *o.rope_dim, o.rope_theta, o.rope_scaling, o.max_positions);
   expect(!o.norm_bias || o.norm == NormKind::kLayerNorm, who, "norm_bias", "norm='layernorm'",
          std::string("norm='") + to_string(o.norm) + "'");
   expect(!o.qk_norm || o.norm != NormKind::kLayerNorm, who, "qk_norm", "norm='rmsnorm' or 'rmsnorm_offset'",
