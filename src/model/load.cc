@@ -36,7 +36,7 @@ class Loader {
     resolve_names();
     check_unused();
     const int64_t total = static_cast<int64_t>(names_.size());
-    const auto done = [&, n = int64_t{0}](int64_t more) mutable {
+    auto done = [&, n = int64_t{0}](int64_t more) mutable {
       check_interrupt();
       n += more;
       if (options_.progress) options_.progress(n, total);
@@ -116,7 +116,7 @@ class Loader {
   }
 
   template <typename Done>
-  void load_top(Done&& done) {
+  void load_top(Done& done) {
     const bool has_embed = names_.contains(plan_.embed_name), has_head = names_.contains(plan_.head_name);
     // Tied in the config and both stored: one table if they are equal, else both are used, as transformers does.
     model_.tied = plan_.tie_embeddings &&

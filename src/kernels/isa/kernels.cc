@@ -8,6 +8,7 @@
 
 // clang-format off: each builds on the ones above it
 #include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
 #include "kernels/generic/norm.h"
 #include "kernels/generic/activation.h"
 #include "kernels/generic/attention.h"
