@@ -29,7 +29,7 @@ test-cpp:
 test-python: package
 	@tools/venv.sh -r requirements-test.txt
 	@tools/oracle.sh
-	@.venv/bin/python -m pytest tests/python
+	@.venv/bin/python -m pytest
 
 lint:
 	@tools/system_packages.sh build
