@@ -54,6 +54,7 @@ ISOBIT_INLINE f32x16 operator/(f32x16 a, f32x16 b) { return {_mm512_div_ps(a.v, 
 ISOBIT_INLINE f32x16 operator-(f32x16 a) { return {_mm512_xor_ps(a.v, _mm512_set1_ps(-0.0f))}; }
 ISOBIT_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 ISOBIT_INLINE f32x16 fnma(f32x16 a, f32x16 b, f32x16 c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
+ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 ISOBIT_INLINE f32x16 sqrt(f32x16 a) { return {_mm512_sqrt_ps(a.v)}; }
 ISOBIT_INLINE f32x16 abs(f32x16 a) { return {_mm512_abs_ps(a.v)}; }
 ISOBIT_INLINE f32x16 max(f32x16 a, f32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }

@@ -203,6 +203,11 @@ ISOBIT_INLINE i32x16 to_i32(f32x16 a) {
   // Adding 1.5 * 2^52 leaves the number rounded to nearest even in the low bits of a binary64.
   return ints([&](int i) { return __builtin_bit_cast(uint64_t, static_cast<double>(a.v[i]) + 0x1.8p52); });
 }
+ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
+  // The exponent field takes n; where that overflows, a * inf is inf, or NaN for NaN.
+  const i32x16 sum = bitcast_i(a) + shl<23>(to_i32(n));
+  return select(sum > broadcast_i(0x7f7fffff), a * broadcast(__builtin_inff()), bitcast_f(sum));
+}
 
 // Reductions: lane i with lane i+8, then +4, +2, +1.
 ISOBIT_INLINE float sum_halving(f32x16 a) {
