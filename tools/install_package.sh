@@ -2,6 +2,7 @@
 # Builds the wheel incrementally in build/wheel and installs it with its extras into .venv.
 set -euo pipefail
 
+mkdir -p build
 tools/fresh_build_dir.sh build/wheel
 tools/venv.sh 'build==1.*' 'scikit-build-core>=0.11' 'nanobind>=2.4' 'nlohmann-json>=3.11'
 rm -rf build/dist
