@@ -41,6 +41,8 @@ format:
 	@tools/lint.sh --fix
 
 snippets: package
+	@tools/build.sh build/release isobit
+	@test -e models/smollm2-135m/config.json || $(MAKE) demo
 	@.venv/bin/python tools/run_snippets.py README.md docs/*.md
 
 clean:

@@ -8,5 +8,5 @@ tools/venv.sh 'build==1.*' 'scikit-build-core>=0.11' 'nanobind>=2.4' 'nlohmann-j
 rm -rf build/dist
 .venv/bin/python -m build --wheel --no-isolation -Cbuild-dir=build/wheel --outdir build/dist .
 wheel=$(ls build/dist/*.whl)
-.venv/bin/python -m pip install --quiet --force-reinstall --no-deps "$wheel"
-.venv/bin/python -m pip install --quiet "$wheel[text,gguf]"
+.venv/bin/python -m pip install -qq --force-reinstall --no-deps "$wheel"
+.venv/bin/python -m pip install -qq "$wheel[text,gguf]"
