@@ -14,6 +14,7 @@
 
 #include "isobit/model_plan.h"
 #include "isobit/tensor.h"
+#include "isobit/transformer_block.h"
 #include "isobit/transformer_state.h"
 
 namespace isobit {
@@ -59,6 +60,7 @@ class CausalLM {
   const ModelPlan& plan() const;
   int64_t max_positions() const;
   const std::vector<std::string>& unused_names() const;
+  const TransformerBlock& block(int64_t i) const;  ///< layer i
   bool tied() const;  ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
