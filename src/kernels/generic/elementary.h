@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "kernels/elementary_constants.h"
+#include "kernels/isa/simd.h"
 #include "kernels/table.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
