@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of all Python tests. ISOBIT_TEST_LONG=1 draws many more examples; ISOBIT_DEMO_MODEL names a model's folder."""
+"""Settings of all Python tests.
+
+ISOBIT_TEST_LONG=1 draws many more examples; ISOBIT_DEMO_MODEL names a folder with the model of the demo.
+"""
 
 import os
 from pathlib import Path

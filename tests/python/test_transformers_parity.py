@@ -143,7 +143,7 @@ def test_yarn_in_other_families(tmp_path, family):
 @pytest.mark.parametrize("positions", [None, 32])
 @pytest.mark.parametrize("spelling", [4, 5])
 def test_phi3_longrope(tmp_path, spelling, positions):
-    """Both lists. The long one is in use from the start where more positions than the original ones are allowed."""
+    """Both lists. Where more positions than the original ones are allowed, the long one is always in use."""
     config = make_config("phi3", spelling, LONGROPE, original_max_position_embeddings=32)
     check(tmp_path, config, length=48 if positions is None else 32, load={"max_positions": positions})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder block in float64 NumPy, from the formulas that Hugging Face users know: what "right" means to rounding.
+"""A decoder block in float64 NumPy, from the formulas that Hugging Face users know.
 
 Only the rotary frequencies and angles are rounded to float32, where transformers rounds them.
 """

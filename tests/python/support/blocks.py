@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random decoder blocks: weights for given options, and hypothesis strategies over every option."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -171,4 +172,4 @@ def cuts(draw, length):
     """A sequence of `length` tokens cut into calls: their lengths, in order."""
     places = draw(st.lists(st.integers(1, length - 1), unique=True, max_size=5)) if length > 1 else []
     edges = [0, *sorted(places), length]
-    return [after - before for before, after in zip(edges, edges[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(edges)]

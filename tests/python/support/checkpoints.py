@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small random checkpoints of each family: a config.json dict, its weights, and how a folder of them is written."""
+"""Small random checkpoints of each family: config.json, weights, and how a folder of them is written."""
 
 import json
 import math
@@ -143,7 +143,7 @@ def write_checkpoint(folder, config, weights, dtype="F32", shards=1):
 
 
 def without_prefix(weights):
-    """The names of a checkpoint of the bare model, as `model.save_pretrained` of the inner module writes them."""
+    """The names in a checkpoint of the inner module alone, as its own save_pretrained writes them."""
     return {name.removeprefix("model."): array for name, array in weights.items()}
 
 
