@@ -14,6 +14,7 @@
 
 #include "isobit/model_plan.h"
 #include "isobit/tensor.h"
+#include "isobit/transformer_block.h"
 #include "isobit/transformer_state.h"
 
 namespace isobit {
@@ -59,7 +60,8 @@ class CausalLM {
   const ModelPlan& plan() const;
   int64_t max_positions() const;
   const std::vector<std::string>& unused_names() const;
-  bool tied() const;  ///< whether head and embedding are one tensor
+  TransformerBlock block(int64_t i) const;  ///< layer i, sharing its weights
+  bool tied() const;                        ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
   /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.

@@ -9,6 +9,9 @@
 // which the merge leaves out by itself.
 #pragma once
 
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int kTiles = 4;
