@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Hugging Face config.json means: the block options, the sizes and where each weight lies in the checkpoint.
+// What a Hugging Face config.json means: the block options, the sizes and where each weight lies in the
+// checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -27,6 +28,7 @@ class HFConfig {
   const Json& json() const { return *json_; }
 
  private:
+  HFConfig() = default;
   std::shared_ptr<const Json> json_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors format (https://huggingface.co/docs/safetensors): reading by mmap, checking everything, and writing.
+// The safetensors format (https://huggingface.co/docs/safetensors): reading by mmap, checking everything, and
+// writing.
 #pragma once
 
 #include <filesystem>
@@ -29,17 +30,19 @@ class SafetensorsFile {
   bool contains(const std::string& name) const;
   const TensorInfo& info(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
-  /// A view into the mapping, valid as long as this object (or a copy of it) lives. TypeError for an unknown dtype.
+  /// A view into the mapping, valid as long as this object (or a copy of it) lives. TypeError for an unknown
+  /// dtype.
   TensorView view(const std::string& name) const;
   /// Tells the kernel that the pages of this tensor will not be needed again.
   void drop(const std::string& name) const;
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<const Impl> impl_;
 };
 
-/// A checkpoint directory or file: model.safetensors.index.json, model.safetensors, or exactly one *.safetensors.
+/// A checkpoint directory or file: model.safetensors.index.json, model.safetensors, or exactly one
+/// *.safetensors.
 class Checkpoint {
  public:
   static Checkpoint open(const std::filesystem::path& path);
@@ -50,11 +53,13 @@ class Checkpoint {
   void drop(const std::string& name) const;
 
  private:
+  Checkpoint() = default;
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<const Impl> impl_;
 };
 
-/// Writes names sorted, header padded with spaces to a multiple of 8; atomically (temporary file, fsync, rename).
+/// Writes names sorted, header padded with spaces to a multiple of 8; atomically (temporary file, fsync,
+/// rename).
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads a checkpoint directory, continues a prompt of token ids greedily and prints the ids with a
+// fingerprint of every logit on the way: equal fingerprints mean equal bits.
+//
+//   generate FOLDER NEW_TOKENS ID [ID]...
+
+#include <isobit/causal_lm.h>
+#include <isobit/error.h>
+#include <isobit/runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// FNV-1a over the bytes of `values`, continuing from `hash`.
+uint64_t fingerprint(uint64_t hash, std::span<const float> values) {
+  for (const float value : values) {
+    unsigned char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const isobit::CausalLM model = isobit::CausalLM::load(arguments[0]);
+  std::vector<int64_t> prompt;
+  for (size_t i = 2; i < arguments.size(); ++i) prompt.push_back(std::stoll(arguments[i]));
+
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto on_token = [&](int64_t, std::span<const int32_t> ids, std::span<const float> logits) {
+    std::cout << ids[0] << ' ' << std::flush;
+    hash = fingerprint(hash, logits);
+    return true;
+  };
+  model.generate(prompt, 1, static_cast<int64_t>(prompt.size()), std::stoll(arguments[1]), on_token);
+  std::cout << "\nfingerprint " << std::hex << hash << " (" << isobit::active_isa() << ")\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::cerr << "usage: generate FOLDER NEW_TOKENS ID [ID]...\n";
+    return 2;
+  }
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const isobit::Error& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}

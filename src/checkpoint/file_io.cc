@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// POSIX calls behind file_io.h, with their errors as exceptions.
+#include "checkpoint/file_io.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+#include "isobit/error.h"
+
+namespace isobit {
+namespace {
+
+std::string message(const std::string& who, const std::filesystem::path& path, const std::string& expected,
+                    const std::string& got) {
+  return "[" + who + "] " + path.string() + ": expected " + expected + ", got " + got;
+}
+
+[[noreturn]] void throw_errno(const std::string& who, const std::filesystem::path& path,
+                              const std::string& expected) {
+  const int code = errno;
+  const std::string what = message(who, path, expected, "\"" + std::generic_category().message(code) + "\"");
+  if (code == ENOENT || code == ENOTDIR) throw FileNotFound(what);
+  throw ValueError(what);
+}
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "something else";
+}
+
+struct stat stat_regular(int fd, const std::filesystem::path& path, const std::string& who) {
+  struct stat info;
+  const int rc = fd < 0 ? ::stat(path.c_str(), &info) : ::fstat(fd, &info);
+  if (rc != 0) throw_errno(who, path, "a readable file");
+  if (!S_ISREG(info.st_mode)) throw ValueError(message(who, path, "a regular file", kind_of(info.st_mode)));
+  return info;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path,
+               const std::string& who) {
+  while (!bytes.empty()) {
+    // One call moves at most 2 GiB on Linux, and INT_MAX is an error on macOS.
+    const size_t piece = std::min<size_t>(bytes.size(), size_t{1} << 30);
+    const ssize_t n = ::write(fd, bytes.data(), piece);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(who, path, "a writable file");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+/// Removes the temporary file unless the rename happened.
+struct TemporaryFile {
+  std::filesystem::path path;
+  bool renamed = false;
+  ~TemporaryFile() {
+    if (!renamed) ::unlink(path.c_str());
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who, size_t max_bytes) {
+  stat_regular(-1, path, who);  // before open(), which blocks on a FIFO and may act on a device
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw_errno(who, path, "a readable file");
+  size_ = static_cast<size_t>(stat_regular(file.get(), path, who).st_size);
+  if (size_ > max_bytes)
+    throw ValueError(
+        message(who, path, "at most " + std::to_string(max_bytes) + " bytes", std::to_string(size_)));
+  if (size_ == 0) return;  // mmap refuses an empty range
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (address == MAP_FAILED) throw_errno(who, path, "a file that can be mapped");
+  data_ = static_cast<std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+void MappedFile::drop(size_t begin, size_t end) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t first = (begin + page - 1) / page * page;
+  const size_t last = std::min(end, size_) / page * page;
+  // Advice only: a failure loses nothing.
+  if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);
+}
+
+std::filesystem::file_type file_type_at(const std::filesystem::path& path, const std::string& who) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::none)
+    throw ValueError(message(who, path, "a readable path", "\"" + error.message() + "\""));
+  return type;
+}
+
+void write_atomically(const std::filesystem::path& path,
+                      const std::vector<std::span<const std::byte>>& pieces, const std::string& who) {
+  if (file_type_at(path, who) == std::filesystem::file_type::directory)
+    throw ValueError(message(who, path, "a file name", "a directory"));
+  static std::atomic<uint64_t> counter{0};
+  const std::filesystem::path directory = path.has_parent_path() ? path.parent_path() : ".";
+  std::string name(".");
+  name +=
+      path.filename().string() + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
+  TemporaryFile temporary{directory / name};
+  {
+    const Descriptor file(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file.get() < 0) {
+      temporary.renamed = true;  // not created by us: leave whatever has that name
+      throw_errno(who, path, "a directory that can be written");
+    }
+    for (const auto& piece : pieces) write_all(file.get(), piece, path, who);
+    if (::fsync(file.get()) != 0) throw_errno(who, path, "a file that reaches the disk");
+  }
+  if (::rename(temporary.path.c_str(), path.c_str()) != 0)
+    throw_errno(who, path, "a name that can be replaced");
+  temporary.renamed = true;
+  // The rename itself reaches the disk with the directory; some file systems do not offer this, so no error.
+  const Descriptor parent(::open(directory.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY));
+  if (parent.get() >= 0) ::fsync(parent.get());
+}
+
+}  // namespace isobit

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model types that the library knows. To add one: write its file, declare it here, list it in
+// registry.cc.
+#pragma once
+
+#include "checkpoint/config_fields.h"
+#include "isobit/model_plan.h"
+
+namespace isobit::families {
+
+ModelPlan plan_llama(const ConfigFields& config);
+ModelPlan plan_mistral(const ConfigFields& config);
+ModelPlan plan_phi3(const ConfigFields& config);
+ModelPlan plan_qwen2(const ConfigFields& config);
+ModelPlan plan_qwen3(const ConfigFields& config);
+
+}  // namespace isobit::families

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Configures and builds a CMake folder: tools/build.sh FOLDER TARGET [CMake option]...
+set -euo pipefail
+
+folder=$1 target=$2
+shift 2
+tools/fresh_build_dir.sh "$folder"
+cmake -S . -B "$folder" -G Ninja "$@" >"$folder.configure.log" 2>&1 || { cat "$folder.configure.log" >&2; exit 1; }
+cmake --build "$folder" --target "$target"
