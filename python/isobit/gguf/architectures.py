@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GGUF file of a known architecture means in Hugging Face words: config.json and the source of every tensor.
+"""What a GGUF file of a known architecture means in Hugging Face words: config.json and the source of every
+tensor.
 
 Only mappings that are certain are made. Anything that the target family cannot express is refused by name.
 """
@@ -41,8 +42,8 @@ _CONSUMED_ELSEWHERE = {"rope_freqs.weight", "rope_factors_long.weight", "rope_fa
 class TensorSource:
     """One tensor to write: which GGUF tensor, the shape it must have, and how its rows are ordered there.
 
-    GGUF's llama stores row (head, i, half) of q and k where Hugging Face has (head, half, i); `paired_head` is then the
-    size of a head, and 0 where both have the same order.
+    GGUF's llama stores row (head, i, half) of q and k where Hugging Face has (head, half, i); `paired_head`
+    is then the size of a head, and 0 where both have the same order.
     """
 
     gguf_name: str
@@ -59,12 +60,19 @@ class Mapping:
 
 
 def map_model(file: GGUFFile) -> Mapping:
-    """Reads the sizes and options of the model and names every tensor. ValueError for what is unknown or inconsistent."""
+    """Reads the sizes and options of the model and names every tensor.
+
+    ValueError for what is unknown or inconsistent.
+    """
     arch = file.get("general.architecture", "string")
     if arch not in ARCHITECTURES:
-        raise ValueError(f"[convert] general.architecture: expected one of {', '.join(ARCHITECTURES)}, got {arch!r}")
+        raise ValueError(
+            f"[convert] general.architecture: expected one of {', '.join(ARCHITECTURES)}, got {arch!r}"
+        )
     if file.get("split.count", "integer", 1) > 1:
-        raise ValueError("[convert] split.count: expected one file, got a part of a split GGUF (merge the parts first)")
+        raise ValueError(
+            "[convert] split.count: expected one file, got a part of a split GGUF (merge the parts first)"
+        )
     if file.get(f"{arch}.expert_count", "integer", 0) > 0:
         raise ValueError(f"[convert] {arch}.expert_count: expected a dense model, got a mixture of experts")
     config = _config(file, arch)
@@ -74,7 +82,9 @@ def map_model(file: GGUFFile) -> Mapping:
     used = {source.gguf_name for source in sources.values()} | _CONSUMED_ELSEWHERE
     unused = sorted(set(file.tensors) - used)
     if unused:
-        raise ValueError(f"[convert] tensors: expected only those of {arch}, got also {', '.join(unused[:5])}")
+        raise ValueError(
+            f"[convert] tensors: expected only those of {arch}, got also {', '.join(unused[:5])}"
+        )
     return Mapping(config, sources)
 
 
@@ -87,7 +97,9 @@ def _config(file: GGUFFile, arch: str) -> dict[str, Any]:
             numbers = {file.get(name, "integer") if default is None else file.get(name, "integer", default)}
         number = min(numbers, default=0)
         if len(numbers) != 1 or not 0 < number < 2**31:
-            raise ValueError(f"[convert] {name}: expected one positive 32-bit integer, got {sorted(numbers)[:4]}")
+            raise ValueError(
+                f"[convert] {name}: expected one positive 32-bit integer, got {sorted(numbers)[:4]}"
+            )
         return number
 
     what = ARCHITECTURES[arch]
@@ -95,18 +107,24 @@ def _config(file: GGUFFile, arch: str) -> dict[str, Any]:
     kv_heads, positions = size("attention.head_count_kv", heads), size("context_length")
     head_dim = size("attention.key_length", max(d_model // heads, 1))
     if size("attention.value_length", head_dim) != head_dim:
-        raise ValueError(f"[convert] {arch}.attention.value_length: expected the key length {head_dim}, got another")
+        raise ValueError(
+            f"[convert] {arch}.attention.value_length: expected the key length {head_dim}, got another"
+        )
     if head_dim % 2:
         raise ValueError(f"[convert] {arch}.attention.key_length: expected an even head size, got {head_dim}")
     rotated = size("rope.dimension_count", head_dim)
     if rotated != head_dim and arch != "phi3":
-        raise ValueError(f"[convert] {arch}.rope.dimension_count: expected the head size {head_dim}, got {rotated}")
+        raise ValueError(
+            f"[convert] {arch}.rope.dimension_count: expected the head size {head_dim}, got {rotated}"
+        )
     theta = float(file.get(f"{arch}.rope.freq_base", "number", 10000.0))
     window = file.get(f"{arch}.attention.sliding_window", "integer", 0)
     embedding = _shape_of(file, "token_embd.weight")
     vocab = size("vocab_size", embedding[0])
     if embedding != (vocab, d_model):
-        raise ValueError(f"[convert] token_embd.weight: expected shape {[vocab, d_model]}, got {list(embedding)}")
+        raise ValueError(
+            f"[convert] token_embd.weight: expected shape {[vocab, d_model]}, got {list(embedding)}"
+        )
     config: dict[str, Any] = {
         "architectures": [what.model_class],
         "model_type": arch,
@@ -129,10 +147,15 @@ def _config(file: GGUFFile, arch: str) -> dict[str, Any]:
     return config
 
 
-def _family_fields(file: GGUFFile, arch: str, config: dict[str, Any], window: int, rotated: int) -> dict[str, Any]:
+def _family_fields(
+    file: GGUFFile, arch: str, config: dict[str, Any], window: int, rotated: int
+) -> dict[str, Any]:
     """The fields that only one family reads."""
     if arch == "phi3":
-        fields: dict[str, Any] = {"sliding_window": window or None, "partial_rotary_factor": rotated / config["head_dim"]}
+        fields: dict[str, Any] = {
+            "sliding_window": window or None,
+            "partial_rotary_factor": rotated / config["head_dim"],
+        }
         original = file.get("phi3.rope.scaling.original_context_length", "integer", None)
         if original is not None:
             fields["original_max_position_embeddings"] = original
@@ -144,7 +167,10 @@ def _family_fields(file: GGUFFile, arch: str, config: dict[str, Any], window: in
         return fields if arch == "qwen2" else fields | {"attention_bias": "blk.0.attn_q.bias" in file.tensors}
     if window:  # llama with a window is what Hugging Face calls mistral
         return {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": window}
-    return {"attention_bias": "blk.0.attn_q.bias" in file.tensors, "mlp_bias": "blk.0.ffn_up.bias" in file.tensors}
+    return {
+        "attention_bias": "blk.0.attn_q.bias" in file.tensors,
+        "mlp_bias": "blk.0.ffn_up.bias" in file.tensors,
+    }
 
 
 def _sources(file: GGUFFile, what: Architecture, config: dict[str, Any]) -> dict[str, TensorSource]:
@@ -174,7 +200,10 @@ def _sources(file: GGUFFile, what: Architecture, config: dict[str, Any]) -> dict
         ]
     vectors = [("input_layernorm", "attn_norm", d), ("post_attention_layernorm", "ffn_norm", d)]
     if what.qk_norm:
-        vectors += [("self_attn.q_norm", "attn_q_norm", head_dim), ("self_attn.k_norm", "attn_k_norm", head_dim)]
+        vectors += [
+            ("self_attn.q_norm", "attn_q_norm", head_dim),
+            ("self_attn.k_norm", "attn_k_norm", head_dim),
+        ]
     sources = {"model.embed_tokens.weight": TensorSource("token_embd.weight", (vocab, d))}
     for layer in range(config["num_hidden_layers"]):
         hf, gg = f"model.layers.{layer}.", f"blk.{layer}."
@@ -183,7 +212,9 @@ def _sources(file: GGUFFile, what: Architecture, config: dict[str, Any]) -> dict
         for hf_name, gguf_name, length in vectors:
             sources[f"{hf}{hf_name}.weight"] = TensorSource(f"{gg}{gguf_name}.weight", (length,))
         for hf_name, gguf_name, rows, columns, pairing, bias in matrices:
-            sources[f"{hf}{hf_name}.weight"] = TensorSource(f"{gg}{gguf_name}.weight", (rows, columns), pairing)
+            sources[f"{hf}{hf_name}.weight"] = TensorSource(
+                f"{gg}{gguf_name}.weight", (rows, columns), pairing
+            )
             if bias:
                 sources[f"{hf}{hf_name}.bias"] = TensorSource(f"{gg}{gguf_name}.bias", (rows,), pairing)
     sources["model.norm.weight"] = TensorSource("output_norm.weight", (d,))
@@ -195,9 +226,8 @@ def _sources(file: GGUFFile, what: Architecture, config: dict[str, Any]) -> dict
 def _check_source(file: GGUFFile, hf_name: str, source: TensorSource) -> None:
     shape = _shape_of(file, source.gguf_name)
     if shape != source.shape:
-        raise ValueError(
-            f"[convert] {source.gguf_name}: expected shape {list(source.shape)} for {hf_name}, got {list(shape)}"
-        )
+        expected = f"shape {list(source.shape)} for {hf_name}"
+        raise ValueError(f"[convert] {source.gguf_name}: expected {expected}, got {list(shape)}")
 
 
 def _shape_of(file: GGUFFile, name: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a GGUF file into a Hugging Face checkpoint directory: config, weights, tokenizer, generation settings.
+"""Turns a GGUF file into a Hugging Face checkpoint directory: config, weights, tokenizer, generation
+settings.
 
 The directory appears complete or not at all: it is built beside its final place and renamed.
 """
@@ -29,9 +30,9 @@ def convert(
 ) -> Path:
     """Writes the checkpoint directory `out` and returns it.
 
-    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. An existing `out` is refused unless
-    `force`, which replaces it only once the new directory is complete. ValueError names what a file lacks or what is
-    not supported. `progress` is called with (bytes written, bytes in all).
+    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. An existing `out` is refused
+    unless `force`, which replaces it only once the new directory is complete. ValueError names what a file
+    lacks or what is not supported. `progress` is called with (bytes written, bytes in all).
     """
     target = Path(os.path.abspath(out))
     _check_target(target, force)
@@ -65,16 +66,20 @@ def _check_target(target: Path, force: bool) -> None:
     if not os.path.lexists(target):
         return
     if not force:
-        raise FileExistsError(f"[convert] OUT: expected a path that does not exist (or --force), got {target}")
+        raise FileExistsError(
+            f"[convert] OUT: expected a path that does not exist (or --force), got {target}"
+        )
     # --force replaces an earlier result, never some other directory that happens to have the name.
     if not target.is_dir() or target.is_symlink():
         raise ValueError(f"[convert] OUT: expected a directory to replace, got {target}")
     if any(target.iterdir()) and not (target / "config.json").is_file():
-        raise ValueError(f"[convert] OUT: expected an empty or a checkpoint directory to replace, got {target}")
+        raise ValueError(
+            f"[convert] OUT: expected an empty or a checkpoint directory to replace, got {target}"
+        )
 
 
 def _put_in_place(building: Path, target: Path, force: bool) -> None:
-    """Renames; with `force` the old directory leaves in one rename and comes back if the second rename fails."""
+    """Renames; with `force` the old directory makes room first and comes back if the second rename fails."""
     old = None
     if force and target.exists():
         old = building.with_suffix(".old")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the structure of a GGUF file: its metadata, and where each tensor lies.
 
-Every count, length and offset is checked against the size of the file before it is used, so that a truncated or hostile
-file gives one ValueError and never a long loop. What the tensors' bytes mean is not decided here.
+Every count, length and offset is checked against the size of the file before it is used, so that a truncated
+or hostile file gives one ValueError and never a long loop. What the tensors' bytes mean is not decided here.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class _Cursor:
         try:
             return self.data[begin : begin + length].decode("utf-8")
         except UnicodeDecodeError:
-            raise ValueError(f"[GGUFFile] {what}: expected UTF-8 text, got other bytes at offset {begin}") from None
+            raise ValueError(
+                f"[GGUFFile] {what}: expected UTF-8 text, got other bytes at offset {begin}"
+            ) from None
 
     def value(self, code: int, what: str) -> Any:
         if code == _STRING:
@@ -87,21 +89,26 @@ class _Cursor:
         if item == _STRING:
             return [self.string(what) for _ in range(count)]
         if item in _SCALARS:
-            # The width is checked first: a count of 2**60 must not become a format string that struct measures.
+            # The width is checked first: a count of 2**60 must not become a format string that struct
+            # measures.
             width = struct.calcsize("<" + _SCALARS[item])
             if count * width > len(self.data) - self.pos:
                 raise ValueError(f"[GGUFFile] {what}: expected {count} elements, got the end of the file")
             return list(self.scalars(_SCALARS[item], count, what))
-        raise ValueError(f"[GGUFFile] {what}: expected an array of scalars or strings, got element type {item}")
+        raise ValueError(
+            f"[GGUFFile] {what}: expected an array of scalars or strings, got element type {item}"
+        )
 
 
 class GGUFFile:
-    """An open GGUF file (version 2 or 3, little-endian): `metadata`, `tensors` by name, and their raw bytes."""
+    """An open GGUF file (version 2 or 3, little-endian): `metadata`, `tensors` and their raw bytes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < 24:
-                raise ValueError(f"[GGUFFile] {os.fspath(path)}: expected a GGUF file, got fewer than 24 bytes")
+                raise ValueError(
+                    f"[GGUFFile] {os.fspath(path)}: expected a GGUF file, got fewer than 24 bytes"
+                )
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, GGUFTensor] = {}
@@ -125,7 +132,7 @@ class GGUFFile:
         return self._data[tensor.begin : tensor.begin + tensor.nbytes]
 
     def get(self, key: str, kind: str, default: Any = _REQUIRED) -> Any:
-        """The value of `key`, which must be of `kind` (a name in this module's table); ValueError otherwise."""
+        """The value of `key`, which must be of `kind` (a name in this module's table), or ValueError."""
         if key not in self.metadata:
             if default is _REQUIRED:
                 raise ValueError(f"[GGUFFile] {key}: expected a {kind}, got a file without this key")
@@ -164,9 +171,13 @@ class GGUFFile:
         data_begin = -(-cursor.pos // alignment) * alignment
         end = data_begin
         for name, shape, quant, offset in sorted(headers, key=lambda header: header[3]):
-            tensor = self._place(name, shape, quant, offset, data_begin, alignment)
+            tensor = self._place(name, shape, quant, data_begin, offset)
+            if offset % alignment:
+                raise ValueError(f"[GGUFFile] {name}: expected an offset of n * {alignment}, got {offset}")
             if name in self.tensors or tensor.begin < end:
-                raise ValueError(f"[GGUFFile] {name}: expected a place of its own, got a duplicate or an overlap")
+                raise ValueError(
+                    f"[GGUFFile] {name}: expected a place of its own, got a duplicate or an overlap"
+                )
             end = tensor.begin + tensor.nbytes
             self.tensors[name] = tensor
 
@@ -180,7 +191,7 @@ class GGUFFile:
         return name, shape, cursor.scalar("I", name), cursor.scalar("Q", name)
 
     def _place(
-        self, name: str, shape: tuple[int, ...], quant: int, offset: int, data_begin: int, alignment: int
+        self, name: str, shape: tuple[int, ...], quant: int, data_begin: int, offset: int
     ) -> GGUFTensor:
         try:
             kind = gguf.GGMLQuantizationType(quant)
@@ -194,10 +205,10 @@ class GGUFFile:
                 f"got shape {list(shape)}"
             )
         nbytes = elements // block * width
-        if offset % alignment or data_begin + offset + nbytes > len(self._data):
+        if data_begin + offset + nbytes > len(self._data):
             raise ValueError(
-                f"[GGUFFile] {name}: expected {nbytes} bytes at a multiple of {alignment} within the file, "
-                f"got offset {offset} of {max(len(self._data) - data_begin, 0)} data bytes"
+                f"[GGUFFile] {name}: expected {nbytes} bytes at offset {offset}, got a file of "
+                f"{max(len(self._data) - data_begin, 0)} data bytes"
             )
         return GGUFTensor(name, kind, shape, data_begin + offset, nbytes)
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds tokenizer.json and tokenizer_config.json from the tokens, merges and options that a GGUF file carries.
+"""Builds tokenizer.json and tokenizer_config.json from the tokens, merges and options that a GGUF file
+carries.
 
-Two kinds exist: "gpt2" (byte-level BPE, whose text splitting GGUF only names) and "llama" (SentencePiece BPE, whose
-merges GGUF does not store but which follow from the scores).
+Two kinds exist: "gpt2" (byte-level BPE, whose text splitting GGUF only names) and "llama" (SentencePiece BPE,
+whose merges GGUF does not store but which follow from the scores).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,8 @@ from isobit.gguf.reader import GGUFFile
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 _SPACE = "\u2581"
+# Role in GGUF -> key in tokenizer_config.json
+_TOKEN_KEYS = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 _LONGEST_PIECE = 512  # cutting a piece everywhere takes time with the square of its length
 
 _LLAMA3 = (
@@ -64,7 +68,7 @@ def map_tokenizer(file: GGUFFile, vocab_size: int, max_positions: int) -> Tokeni
     """ValueError when the vocabulary is inconsistent or its kind is not known."""
     kind = file.get("tokenizer.ggml.model", "string")
     tokens, types = _tokens(file, vocab_size)
-    special = {name: _special_id(file, name, len(tokens)) for name in ("bos", "eos", "unknown", "padding", "eot", "eom")}
+    special = _special_ids(file, len(tokens))
     if kind == "gpt2":
         pre = _pre_tokenizer(file)
         model, add_bos = _byte_level(file, tokens, types, pre), pre.bos
@@ -72,15 +76,19 @@ def map_tokenizer(file: GGUFFile, vocab_size: int, max_positions: int) -> Tokeni
         model, add_bos = _sentencepiece(file, tokens, types), True
     else:
         raise ValueError(f"[convert] tokenizer.ggml.model: expected gpt2 or llama, got {kind!r}")
-    add_bos = file.get("tokenizer.ggml.add_bos_token", "boolean", add_bos) and special["bos"] is not None
-    add_eos = file.get("tokenizer.ggml.add_eos_token", "boolean", False) and special["eos"] is not None
+    add_bos = file.get("tokenizer.ggml.add_bos_token", "boolean", add_bos) and "bos" in special
+    add_eos = file.get("tokenizer.ggml.add_eos_token", "boolean", False) and "eos" in special
     tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added_token(i, tokens[i], t) for i, t in enumerate(types) if t in (_CONTROL, _USER_DEFINED)],
+        "added_tokens": [
+            _added_token(i, tokens[i], t) for i, t in enumerate(types) if t in (_CONTROL, _USER_DEFINED)
+        ],
         **model,
-        "post_processor": _post_processor(tokens, special["bos"] if add_bos else None, special["eos"] if add_eos else None),
+        "post_processor": _post_processor(
+            tokens, special["bos"] if add_bos else None, special["eos"] if add_eos else None
+        ),
     }
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -89,37 +97,43 @@ def map_tokenizer(file: GGUFFile, vocab_size: int, max_positions: int) -> Tokeni
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_positions,
     }
-    for name, key in (("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")):
-        if special[name] is not None:
+    for name, key in _TOKEN_KEYS.items():
+        if name in special:
             config[key] = tokens[special[name]]
     if "tokenizer.chat_template" in file.metadata:
         config["chat_template"] = file.get("tokenizer.chat_template", "string")
-    eos_ids = list(dict.fromkeys(special[n] for n in ("eos", "eot", "eom") if special[n] is not None))
-    return TokenizerFiles(tokenizer, config, special["bos"], eos_ids, special["padding"])
+    eos_ids = list(dict.fromkeys(special[name] for name in ("eos", "eot", "eom") if name in special))
+    return TokenizerFiles(tokenizer, config, special.get("bos"), eos_ids, special.get("padding"))
 
 
 def _tokens(file: GGUFFile, vocab_size: int) -> tuple[list[str], list[int]]:
     tokens = file.get("tokenizer.ggml.tokens", "list of strings")
     types = file.get("tokenizer.ggml.token_type", "list of integers", [_NORMAL] * len(tokens))
     if not 0 < len(tokens) <= vocab_size:
-        raise ValueError(f"[convert] tokenizer.ggml.tokens: expected 1 to {vocab_size} tokens, got {len(tokens)}")
+        raise ValueError(
+            f"[convert] tokenizer.ggml.tokens: expected 1 to {vocab_size} tokens, got {len(tokens)}"
+        )
     if len(types) != len(tokens) or not set(types) <= set(range(_NORMAL, _BYTE + 1)):
         raise ValueError(
-            f"[convert] tokenizer.ggml.token_type: expected {len(tokens)} numbers in 1..6, got {len(types)} numbers"
+            f"[convert] tokenizer.ggml.token_type: expected {len(tokens)} numbers in 1..6, got {len(types)}"
         )
     if len(set(tokens)) != len(tokens) or "" in tokens:
-        seen: set[str] = set()
-        wrong = next(t for t in tokens if not t or t in seen or seen.add(t))
-        raise ValueError(f"[convert] tokenizer.ggml.tokens: expected different texts, got {wrong!r} again")
+        [(token, count)] = Counter(tokens).most_common(1)
+        wrong = f"{token!r} {count} times"
+        raise ValueError(f"[convert] tokenizer.ggml.tokens: expected different texts, got {wrong}")
     return tokens, types
 
 
-def _special_id(file: GGUFFile, name: str, count: int) -> int | None:
-    key = f"tokenizer.ggml.{name}_token_id"
-    number = file.get(key, "integer", None)
-    if number is not None and not 0 <= number < count:
-        raise ValueError(f"[convert] {key}: expected an id below {count}, got {number}")
-    return number
+def _special_ids(file: GGUFFile, count: int) -> dict[str, int]:
+    """The ids that the file names, by role."""
+    ids = {}
+    for name in (*_TOKEN_KEYS, "eot", "eom"):
+        key = f"tokenizer.ggml.{name}_token_id"
+        if key in file.metadata:
+            ids[name] = file.get(key, "integer")
+            if not 0 <= ids[name] < count:
+                raise ValueError(f"[convert] {key}: expected an id below {count}, got {ids[name]}")
+    return ids
 
 
 def _pre_tokenizer(file: GGUFFile) -> PreTokenizer:
@@ -142,7 +156,9 @@ def _byte_level(file: GGUFFile, tokens: list[str], types: list[int], pre: PreTok
     if pre.digits:
         steps.append({"type": "Digits", "individual_digits": True})
     if pre.pattern is not None:
-        steps.append({"type": "Split", "pattern": {"Regex": pre.pattern}, "behavior": "Isolated", "invert": False})
+        steps.append(
+            {"type": "Split", "pattern": {"Regex": pre.pattern}, "behavior": "Isolated", "invert": False}
+        )
     return {
         "normalizer": {"type": "NFC"} if pre.nfc else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*steps, byte_level]},
@@ -159,7 +175,7 @@ def _merges(file: GGUFFile, vocab: dict[str, int]) -> list[list[str]]:
         unknown = [t for t in (left, right, left + right) if t not in vocab]
         if cut < 0 or unknown:
             raise ValueError(
-                f"[convert] tokenizer.ggml.merges: expected two tokens that join to a third, got {line!r} at {index}"
+                f"[convert] tokenizer.ggml.merges: expected two tokens that make one, got {line!r} at {index}"
             )
         merges.append([left, right])
     return merges
@@ -168,12 +184,16 @@ def _merges(file: GGUFFile, vocab: dict[str, int]) -> list[list[str]]:
 def _sentencepiece(file: GGUFFile, tokens: list[str], types: list[int]) -> dict[str, Any]:
     scores = file.get("tokenizer.ggml.scores", "list of numbers")
     if len(scores) != len(tokens):
-        raise ValueError(f"[convert] tokenizer.ggml.scores: expected {len(tokens)} numbers, got {len(scores)}")
+        raise ValueError(
+            f"[convert] tokenizer.ggml.scores: expected {len(tokens)} numbers, got {len(scores)}"
+        )
     vocab = {token: i for i, token in enumerate(tokens) if types[i] != _UNUSED}
     missing = [f"<0x{byte:02X}>" for byte in range(256) if f"<0x{byte:02X}>" not in vocab]
     if missing:
-        raise ValueError(f"[convert] tokenizer.ggml.tokens: expected every single byte, got none called {missing[0]}")
-    unknown = [token for token, kind in zip(tokens, types) if kind == _UNKNOWN]
+        raise ValueError(
+            f"[convert] tokenizer.ggml.tokens: expected every single byte, got none called {missing[0]}"
+        )
+    unknown = [token for token, kind in zip(tokens, types, strict=True) if kind == _UNKNOWN]
     prefix = file.get("tokenizer.ggml.add_space_prefix", "boolean", True)
     to_space = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
     from_space = {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}
@@ -191,12 +211,12 @@ def _sentencepiece(file: GGUFFile, tokens: list[str], types: list[int]) -> dict[
 
 
 def _merges_by_score(tokens: list[str], types: list[int], scores: list[float]) -> list[list[str]]:
-    """SentencePiece joins the neighbours whose union has the highest score: each split of a token, best token first."""
+    """SentencePiece joins the neighbours that score highest: all splits of a token, best token first."""
     pieces = {token: i for i, token in enumerate(tokens) if types[i] == _NORMAL}
     longest = max(pieces, key=len, default="")
     if len(longest) > _LONGEST_PIECE:
         raise ValueError(
-            f"[convert] tokenizer.ggml.tokens: expected at most {_LONGEST_PIECE} characters, got {len(longest)}"
+            f"[convert] tokenizer.ggml.tokens: expected at most {_LONGEST_PIECE} letters, got {len(longest)}"
         )
     ranked = []
     for token, index in pieces.items():
@@ -244,7 +264,9 @@ def _post_processor(tokens: list[str], bos: int | None, eos: int | None) -> dict
     def sequence(name: str) -> list[dict[str, Any]]:
         return [*before, {"Sequence": {"id": name, "type_id": 0}}, *after]
 
-    ids = {tokens[i]: {"id": tokens[i], "ids": [i], "tokens": [tokens[i]]} for i in (bos, eos) if i is not None}
+    ids = {
+        tokens[i]: {"id": tokens[i], "ids": [i], "tokens": [tokens[i]]} for i in (bos, eos) if i is not None
+    }
     return {
         "type": "TemplateProcessing",
         "single": sequence("A"),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a safetensors file tensor by tensor, so that a model larger than the memory can be converted.
 
-The layout is the one of `isobit.models.write_safetensors`: names sorted, header padded with spaces to a multiple of 8.
+The layout is the one of `isobit.models.write_safetensors`: names sorted, header padded with spaces to a
+multiple of 8.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import gguf
 import numpy as np
 
+import gguf
 from isobit.gguf.architectures import TensorSource
 from isobit.gguf.reader import GGUFFile
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alphabet of byte-level BPE: every byte has one printable character, 0x21-7E, A1-AC and AE-FF their own."""
+"""The alphabet of byte-level BPE: each byte has a printable character, 0x21-7E, A1-AC, AE-FF their own."""
 
 from __future__ import annotations
 

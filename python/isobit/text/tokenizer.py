@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text to token ids and back, from the tokenizer files of a checkpoint directory.
 
-The work is done by the `tokenizers` package. This class decides what that package leaves open: special tokens in a
-user's text are plain text unless asked for, the start and end tokens follow tokenizer_config.json, and decoding can be
-streamed token by token.
+The work is done by the `tokenizers` package. This class decides what that package leaves open: special tokens
+in a user's text are plain text unless asked for, the start and end tokens follow tokenizer_config.json, and
+decoding can be streamed token by token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from isobit.text.chat import ChatTemplate, find_templates
 try:
     import tokenizers
 except ImportError as error:
-    raise ImportError("[Tokenizer] tokenizers: expected this package, got none (pip install isobit[text])") from error
+    raise ImportError(
+        "[Tokenizer] tokenizers: expected this package, got none (pip install isobit[text])"
+    ) from error
 
 _SPACE = "\u2581"
 _SPECIAL_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -38,12 +40,15 @@ class Tokenizer:
         """`definition` is the text of tokenizer.json, `config` the object in tokenizer_config.json."""
         self._config = config or {}
         self._templates = templates or {}
-        # Two objects, because whether special tokens are recognised is a setting of the object, not of a call.
+        # Two objects, because whether special tokens are recognised is a setting of the object, not of a
+        # call.
         self._parsing = _load(definition)
         self._plain = _load(definition)
         self._plain.encode_special_tokens = True
         self._added = self._parsing.get_added_tokens_decoder()
-        self._special = {token.content: i for i, token in self._added.items() if token.special and token.content}
+        self._special = {
+            token.content: i for i, token in self._added.items() if token.special and token.content
+        }
         parts = json.loads(definition)
         decoders = _steps(parts.get("decoder"), "decoders")
         self._is_byte_level = any(step["type"] == "ByteLevel" for step in decoders)
@@ -89,7 +94,9 @@ class Tokenizer:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise ValueError(f"[Tokenizer] text: expected valid Unicode, got a lone surrogate at {error.start}") from None
+            raise ValueError(
+                f"[Tokenizer] text: expected valid Unicode, got a lone surrogate at {error.start}"
+            ) from None
         ids = (self._parsing if allow_special else self._plain).encode(text, add_special_tokens=False).ids
         return [*self.bos_ids, *ids, *self.eos_ids] if add_special_tokens else ids
 
@@ -101,7 +108,9 @@ class Tokenizer:
             raise ValueError(f"[Tokenizer] data: expected UTF-8, got another byte at {error.start}") from None
         return self.encode(text, add_special_tokens=False, allow_special=allow_special)
 
-    def decode(self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False) -> str:
+    def decode(
+        self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False
+    ) -> str:
         """The text of `ids`; bytes that are not UTF-8 go by `errors`, as in `bytes.decode`."""
         return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
 
@@ -122,14 +131,22 @@ class Tokenizer:
             return [text] if text else []
         return [text[begin:end] for _, (begin, end) in self._plain.pre_tokenizer.pre_tokenize_str(text)]
 
-    def render_chat(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool = True, **variables: Any) -> str:
-        """The text of a conversation by the checkpoint's chat template. ValueError when it has none or refuses."""
+    def render_chat(
+        self, messages: list[dict[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
+    ) -> str:
+        """The text of a conversation by the checkpoint's chat template.
+
+        ValueError when it has none or refuses.
+        """
         return self._chat.render(messages, add_generation_prompt=add_generation_prompt, **variables)
 
     def encode_chat(
         self, messages: list[dict[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
     ) -> list[int]:
-        """Renders and encodes. Special tokens that the template writes become ids; those in messages stay text."""
+        """Renders and encodes.
+
+        Special tokens that the template writes become ids; those in messages stay text.
+        """
         pieces = self._chat.render_marked(
             messages, list(self._special), add_generation_prompt=add_generation_prompt, **variables
         )
@@ -138,8 +155,10 @@ class Tokenizer:
         return self._encode_quoted(pieces)
 
     def _encode_quoted(self, pieces: list[tuple[str, bool]]) -> list[int]:
-        """Special tokens in the pieces that are not quoted become ids; everything between two of them is one text."""
-        special = re.compile("(" + "|".join(map(re.escape, sorted(self._special, key=len, reverse=True))) + ")")
+        """Special tokens outside quoted pieces become ids; all that is between two of them is one text."""
+        special = re.compile(
+            "(" + "|".join(map(re.escape, sorted(self._special, key=len, reverse=True))) + ")"
+        )
         ids: list[int] = []
         text, strip_next = "", False
         for piece, is_quoted in pieces:
@@ -177,7 +196,13 @@ class Tokenizer:
 
     def _token_bytes(self, token_id: int) -> bytes:
         added = self._added.get(token_id)
-        text = added.content if added is not None else self._parsing.id_to_token(token_id) if token_id >= 0 else None
+        text = (
+            added.content
+            if added is not None
+            else self._parsing.id_to_token(token_id)
+            if token_id >= 0
+            else None
+        )
         if text is None:
             raise ValueError(f"[Tokenizer] ids: expected ids below {self.n_vocab}, got {token_id}")
         if added is not None:
@@ -233,7 +258,9 @@ def _steps(part: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
     """The steps of a part of tokenizer.json, which is absent, one step, or a sequence of them under `key`."""
     if part is None:
         return []
-    return [step for inner in part[key] for step in _steps(inner, key)] if part["type"] == "Sequence" else [part]
+    return (
+        [step for inner in part[key] for step in _steps(inner, key)] if part["type"] == "Sequence" else [part]
+    )
 
 
 def _around(definition: dict[str, Any]) -> tuple[list[int], list[int]]:
