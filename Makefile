@@ -29,7 +29,7 @@ test-cpp:
 test-python: package
 	@tools/venv.sh -r requirements-test.txt
 	@tools/oracle.sh
-	@.venv/bin/python -m pytest tests/python
+	@.venv/bin/python -m pytest
 
 lint:
 	@tools/system_packages.sh build
@@ -41,6 +41,8 @@ format:
 	@tools/lint.sh --fix
 
 snippets: package
+	@tools/build.sh build/release isobit
+	@test -e models/smollm2-135m/config.json || $(MAKE) demo
 	@.venv/bin/python tools/run_snippets.py README.md docs/*.md
 
 clean:

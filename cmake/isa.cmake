@@ -2,6 +2,9 @@
 # (ISOBIT_ISA_NAMESPACE) over its own 16-lane type (ISOBIT_SIMD_HEADER). To add an ISA: add a line here, a header
 # src/kernels/isa/simd_<name>.h, and an entry in src/kernels/dispatch.cc.
 function(isobit_add_isa target name)
+  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/src/kernels/isa/simd_${name}.h)
+    return()
+  endif()
   set(object isobit_kernels_${name})
   add_library(${object} OBJECT src/kernels/isa/kernels.cc)
   isobit_strict_fp(${object})
@@ -16,7 +19,8 @@ function(isobit_add_isas target)
   isobit_add_isa(${target} scalar)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     isobit_add_isa(${target} avx2 -mavx2 -mfma -mno-avx512f)
-    isobit_add_isa(${target} avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+    isobit_add_isa(${target} avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
+      -Wno-maybe-uninitialized)  # g++ 12 warns inside its own intrinsics
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     isobit_add_isa(${target} neon)
   endif()

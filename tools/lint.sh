@@ -10,7 +10,11 @@ if [ "${1:-}" = --fix ]; then
   $bin/ruff check --quiet --fix .
   exit
 fi
-$bin/clang-format --dry-run --Werror "${cpp[@]}"
+if ! $bin/clang-format --dry-run --Werror "${cpp[@]}" 2>build/format.log; then
+  sed -n "s/:.*error: .*clang-format.*//p" build/format.log | sort | uniq -c >&2
+  echo "clang-format: these files want \`make format\` (left: places)" >&2
+  exit 1
+fi
 echo "clang-format: ${#cpp[@]} files"
 $bin/ruff format --check .
 $bin/ruff check .

@@ -26,14 +26,21 @@ need_test() {
   has_header mpfr.h || want libmpfr-dev
 }
 
+can_fuzz() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null >/dev/null 2>&1
+}
+
 need_ci() {
   has git || want git
   has clang++ || want clang
+  can_fuzz || want "libclang-rt-$(apt-cache depends clang | sed -n 's/.*Depends: clang-//p')-dev"
   [ -d /usr/src/googletest ] || want googletest
   has aarch64-linux-gnu-g++ || want g++-aarch64-linux-gnu
   has qemu-aarch64 || want qemu-user
 }
 
+if [[ " $* " == *" ci "* ]]; then apt-get update -qq; fi
 for group in "${@:-build}"; do "need_$group"; done
 [ ${#wanted[@]} -gt 0 ] || exit 0
 

@@ -10,4 +10,4 @@ if [ "$(cat $venv/location 2>/dev/null)" != "$here" ] || ! $venv/bin/python -m p
   "${PYTHON:-python3}" -m venv $venv
   echo "$here" >$venv/location
 fi
-$venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+$venv/bin/python -m pip install -qq --disable-pip-version-check "$@"

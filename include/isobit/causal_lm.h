@@ -79,9 +79,10 @@ class CausalLM {
   std::vector<int64_t> parameter_shape(const std::string& name) const;
   std::vector<float> parameter(const std::string& name) const;
 
+  struct Impl;  ///< private to src/model
+
  private:
-  friend class CausalLMState;
-  struct Impl;
+  CausalLM();
   std::unique_ptr<Impl> impl_;
 };
 

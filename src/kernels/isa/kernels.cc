@@ -6,13 +6,16 @@
 
 #include ISOBIT_SIMD_HEADER
 
+// clang-format off: each builds on the ones above it
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
+#include "kernels/generic/norm.h"
 #include "kernels/generic/activation.h"
 #include "kernels/generic/attention.h"
-#include "kernels/generic/elementary.h"
 #include "kernels/generic/matmul.h"
-#include "kernels/generic/norm.h"
 #include "kernels/generic/rope.h"
 #include "kernels/generic/vector_ops.h"
+// clang-format on
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/aligned_buffer.h"
+
+#include <sys/mman.h>
+
+#include <limits>
+#include <new>
+
+namespace isobit {
+
+// Anonymous mappings are zero, page-aligned and lazy. Large ones ask for huge pages: weights and caches are streamed.
+AlignedBuffer::AlignedBuffer(int64_t floats) : size_(floats) {
+  if (floats == 0) return;
+  if (floats < 0 || floats > std::numeric_limits<int64_t>::max() / 8) throw std::bad_alloc();
+  const size_t bytes = static_cast<size_t>(floats) * sizeof(float);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  constexpr size_t kLarge = size_t{4} << 20;
+  if (bytes >= kLarge) madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+  data_ = static_cast<float*>(p);
+}
+
+AlignedBuffer::~AlignedBuffer() {
+  if (data_) munmap(data_, static_cast<size_t>(size_) * sizeof(float));
+}
+
+}  // namespace isobit

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Float storage aligned for any vector load, zero at first; pages are touched only when written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace isobit {
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  /// Throws std::bad_alloc.
+  explicit AlignedBuffer(int64_t floats);
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  float* data() { return data_; }
+  const float* data() const { return data_; }
+  int64_t size() const { return size_; }
+  /// Replaced by a zeroed one when smaller than `floats`.
+  float* at_least(int64_t floats) {
+    if (size_ < floats) *this = AlignedBuffer(floats);
+    return data_;
+  }
+
+ private:
+  float* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+}  // namespace isobit

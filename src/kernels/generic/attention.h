@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of consecutive positions of one sequence over one kv head (contract 4), in one pass over 256-blocks of keys.
+//
+// Query rows (position, head of the group) are cut into tiles of kTileRows; kTiles tiles go through a block together, so
+// that its keys and values are read from memory once. A tile's scores of a block are [rows][256] and stay in the
+// first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the tree over the absolute
+// block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0, which the merge leaves out by itself.
+#pragma once
+
+namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
+
+constexpr int kTiles = 4;
+constexpr int64_t kScoreStride = kBlock + 16;  // floats; not a multiple of 1024 bytes, which would share cache sets
+constexpr float kNegInf = -__builtin_inff();
+
+// Where the query rows of a call lie, and what they see.
+struct QueryRows {
+  const AttentionArgs& args;
+  int64_t position(int64_t row) const { return args.pos0 + row / args.group; }
+  const float* query(int64_t row) const {
+    return args.q + row / args.group * args.ldq + row % args.group * args.head_dim;
+  }
+  float* out(int64_t row) const { return args.out + row / args.group * args.ldo + row % args.group * args.head_dim; }
+  int64_t first_visible(int64_t row) const {
+    const int64_t low = position(row) - args.window + 1;
+    return args.window > 0 && low > 0 ? low : 0;
+  }
+};
+
+// A node of the tree for one tile: arrays over its rows.
+struct Node {
+  float* m;    // [16]
+  float* den;  // [16]
+  float* num;  // [kTileRows][v_stride]
+};
+
+// s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`; `odd` turns NaN once a visible score is not finite.
+// Invisible scores become -inf: with the first key at index `at`, row r sees indices low[r]..high[r].
+template <int ROWS, int VECS>
+inline void score_tile(const float* q, int64_t head_dim, const float* keys, const AttentionArgs& args, int32_t at,
+                       const int32_t* low, const int32_t* high, bool edge, float* s, f32x16& odd) {
+  f32x16 acc[ROWS][VECS];
+  f32x16 total[ROWS][VECS];
+  for (int64_t begin = 0; begin == 0 || begin < head_dim; begin += kBlock) {
+    const int64_t end = begin + kBlock < head_dim ? begin + kBlock : head_dim;
+    for (int r = 0; r < ROWS; ++r)
+      for (int v = 0; v < VECS; ++v) acc[r][v] = zero();
+    for (int64_t d = begin; d < end; ++d) {
+      f32x16 key[VECS];
+      for (int v = 0; v < VECS; ++v) key[v] = load(keys + (v * head_dim + d) * kKeyPanel);
+      if constexpr (ROWS <= 4)
+        for (int v = 0; v < VECS; ++v) prefetch(keys + ((v + VECS) * head_dim + d) * kKeyPanel);
+      for (int r = 0; r < ROWS; ++r) {
+        const f32x16 x = broadcast(q[r * head_dim + d]);
+        for (int v = 0; v < VECS; ++v) acc[r][v] = fma(x, key[v], acc[r][v]);
+      }
+    }
+    if (end == head_dim && begin == 0) break;
+    // head_dim <= 512 (checked by the block): at most two blocks, so the tree is one addition.
+    for (int r = 0; r < ROWS; ++r)
+      for (int v = 0; v < VECS; ++v) total[r][v] = begin == 0 ? acc[r][v] : total[r][v] + acc[r][v];
+    if (end == head_dim)
+      for (int r = 0; r < ROWS; ++r)
+        for (int v = 0; v < VECS; ++v) acc[r][v] = total[r][v];
+  }
+  const f32x16 scale = broadcast(args.scale);
+  const f32x16 cap = broadcast(args.softcap);
+  for (int r = 0; r < ROWS; ++r)
+    for (int v = 0; v < VECS; ++v) {
+      f32x16 x = (acc[r][v] + zero()) * scale;
+      mask16 seen = first_n(16);
+      if (edge) {
+        const i32x16 index = lane_ids() + broadcast_i(at + 16 * v);
+        seen = ~(broadcast_i(low[r]) > index) & ~(index > broadcast_i(high[r]));
+      }
+      odd = fma(edge ? select(seen, x, zero()) : x, zero(), odd);
+      if (args.softcap > 0) x = cap * tanh(x / cap);
+      if (edge) x = select(seen, x, broadcast(kNegInf));
+      store(s + r * kScoreStride + 16 * v, x);
+    }
+}
+
+// num[r][c] = fma chain over n positions of e[r][j] * v[j][c], from +0, for VECS vectors of 16 columns.
+template <int ROWS, int VECS>
+inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+  f32x16 acc[ROWS][VECS];
+  for (int r = 0; r < ROWS; ++r)
+    for (int c = 0; c < VECS; ++c) acc[r][c] = zero();
+  for (int64_t j = 0; j < n; ++j) {
+    f32x16 x[VECS];
+    for (int c = 0; c < VECS; ++c) x[c] = load(v + j * v_stride + 16 * c);
+    if constexpr (ROWS <= 4)
+      for (int c = 0; c < VECS; ++c) prefetch(v + (j + 24) * v_stride + 16 * c);
+    for (int r = 0; r < ROWS; ++r) {
+      const f32x16 w = broadcast(e[r * kScoreStride + j]);
+      for (int c = 0; c < VECS; ++c) acc[r][c] = fma(w, x[c], acc[r][c]);
+    }
+  }
+  for (int r = 0; r < ROWS; ++r)
+    for (int c = 0; c < VECS; ++c) store(num + r * v_stride + 16 * c, acc[r][c]);
+}
+
+template <int ROWS>
+inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+  constexpr int kHalf = ROWS > 3 ? ROWS / 2 : ROWS;
+  constexpr int kWide = 2 * kTileVecs;
+  int64_t c = 0;
+  for (; c + 16 * kWide <= v_stride; c += 16 * kWide) {
+    value_tile<kHalf, kWide>(e, v + c, v_stride, n, num + c);
+    if constexpr (ROWS > kHalf)
+      value_tile<ROWS - kHalf, kWide>(e + kHalf * kScoreStride, v + c, v_stride, n, num + kHalf * v_stride + c);
+  }
+  for (; c < v_stride; c += 16) value_tile<ROWS, 1>(e, v + c, v_stride, n, num + c);
+}
+
+// The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all visible
+// scores were finite.
+template <int ROWS>
+inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s, Node node) {
+  const AttentionArgs& args = rows.args;
+  const int64_t hd = args.head_dim;
+  const int64_t v_stride = (hd + 15) / 16 * 16;
+  const int64_t low = rows.first_visible(row) > block ? rows.first_visible(row) / 16 * 16 : block;
+  const int64_t newest = rows.position(row + ROWS - 1) + 1;
+  const int64_t end = newest < block + kBlock ? newest : block + kBlock;
+  if (low >= end) {
+    for (int r = 0; r < 16; ++r) node.m[r] = kNegInf, node.den[r] = 0.0f;
+    for (int64_t i = 0; i < ROWS * v_stride; i += 16) store(node.num + i, zero());
+    return true;
+  }
+  const int64_t slot = low % args.slots;  // a block never wraps
+  const float* keys = args.k + slot * hd;
+  const float* values = args.v + slot * v_stride;
+  const int64_t n = end - low;
+  const int64_t padded = (n + 15) / 16 * 16;
+
+  f32x16 odd = zero();
+  int32_t first[ROWS], last[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    const int64_t from = rows.first_visible(row + r) - low;
+    const int64_t to = rows.position(row + r) - low;
+    first[r] = static_cast<int32_t>(from < kBlock ? from : kBlock);
+    last[r] = static_cast<int32_t>(to < kBlock ? to : kBlock);
+  }
+  for (int32_t j = 0; j < padded;) {
+    const int width = j + 16 * kTileVecs <= padded ? 16 * kTileVecs : 16;
+    const bool edge = first[ROWS - 1] > j || last[0] < j + width - 1;
+    if (width == 16)
+      score_tile<ROWS, 1>(q, hd, keys + j * hd, args, j, first, last, edge, s + j, odd);
+    else
+      score_tile<ROWS, kTileVecs>(q, hd, keys + j * hd, args, j, first, last, edge, s + j, odd);
+    j += width;
+  }
+
+  for (int r = 0; r < ROWS; ++r) {
+    float* x = s + r * kScoreStride;
+    f32x16 top = load(x);
+    for (int64_t j = 16; j < padded; j += 16) top = max(top, load(x + j));
+    const float m = reduce_max(top);
+    node.m[r] = m;
+    const f32x16 shift = broadcast(m == kNegInf ? 0.0f : m);
+    f32x16 den = zero();
+    for (int64_t j = 0; j < padded; j += 16) {
+      const f32x16 e = exp(load(x + j) - shift);
+      store(x + j, e);
+      den = den + e;
+    }
+    node.den[r] = sum_halving(den);
+  }
+  for (int r = ROWS; r < 16; ++r) node.m[r] = kNegInf, node.den[r] = 0.0f;
+  value_rows<ROWS>(s, values, v_stride, n, node.num);
+  return !any(~(odd == zero()));
+}
+
+// left = left joined with right (contract 4's node).
+inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
+  const f32x16 ml = load(left.m), mr = load(right.m);
+  const f32x16 m = max(ml, mr);
+  const f32x16 shift = select(m == broadcast(kNegInf), zero(), m);
+  const f32x16 fl = exp(ml - shift), fr = exp(mr - shift);
+  store(left.den, fma(load(left.den), fl, load(right.den) * fr));
+  store(left.m, m);
+  float factor_left[16], factor_right[16];
+  store(factor_left, fl);
+  store(factor_right, fr);
+  for (int r = 0; r < rows; ++r) {
+    const f32x16 a = broadcast(factor_left[r]), b = broadcast(factor_right[r]);
+    for (int64_t c = r * v_stride; c < (r + 1) * v_stride; c += 16)
+      store(left.num + c, fma(load(left.num + c), a, load(right.num + c) * b));
+  }
+}
+
+// Smallest position among ROWS rows with a non-finite visible score; the slow path, after some tile reported one.
+inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
+  const AttentionArgs& args = rows.args;
+  for (int64_t r = row; r < row + count; ++r) {
+    const float* q = rows.query(r);
+    for (int64_t j = rows.first_visible(r); j <= rows.position(r); ++j) {
+      const int64_t slot = j % args.slots;
+      const int32_t lane = static_cast<int32_t>(slot % kKeyPanel);
+      float s[kScoreStride];
+      f32x16 odd = zero();
+      score_tile<1, 1>(q, args.head_dim, args.k + (slot - lane) * args.head_dim, args, 0, &lane, &lane, true, s, odd);
+      if (any(~(odd == zero()))) return rows.position(r);
+    }
+  }
+  return INT64_MAX;
+}
+
+// Scratch: scores, the packed queries of kTiles tiles, and for each tile a stack of nodes.
+inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
+inline int64_t attention_scratch(int64_t head_dim) {
+  const int64_t v_stride = (head_dim + 15) / 16 * 16;
+  return kTileRows * kScoreStride + kTiles * kTileRows * v_stride + kTiles * kMaxTreeLevels * node_floats(v_stride);
+}
+inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
+  float* base = stack + (tile * kMaxTreeLevels + depth) * node_floats(v_stride);
+  return {base, base + 16, base + 32};
+}
+
+// Up to kTiles tiles of ROWS rows each, from `row`.
+template <int ROWS>
+inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
+  const AttentionArgs& args = rows.args;
+  const int64_t hd = args.head_dim;
+  const int64_t v_stride = (hd + 15) / 16 * 16;
+  float* s = args.scratch;
+  float* q = s + kTileRows * kScoreStride;
+  float* stack = q + kTiles * kTileRows * v_stride;
+  for (int64_t r = 0; r < tiles * ROWS; ++r)
+    for (int64_t d = 0; d < hd; ++d) q[r * hd + d] = rows.query(row + r)[d];
+
+  int64_t bad = INT64_MAX;
+  int64_t index[kMaxTreeLevels];  // absolute block index of the first block of each node on the stack
+  int depth = 0;
+  const int64_t last_row = row + tiles * ROWS - 1;
+  for (int64_t b = rows.first_visible(row) / kBlock; b <= rows.position(last_row) / kBlock; ++b) {
+    for (int t = 0; t < tiles; ++t) {
+      const int64_t first = row + t * ROWS;
+      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s, node_at(stack, t, depth, v_stride))) continue;
+      const int64_t position = find_nonfinite_score(rows, first, ROWS);
+      if (position < bad) bad = position;
+    }
+    index[depth] = b;
+    for (int level = 0; (b >> level) & 1; ++level) {
+      if (depth == 0 || (index[depth - 1] >> level) != (b >> level) - 1) continue;
+      --depth;
+      for (int t = 0; t < tiles; ++t)
+        merge_nodes(node_at(stack, t, depth, v_stride), node_at(stack, t, depth + 1, v_stride), ROWS, v_stride);
+    }
+    ++depth;
+  }
+  for (; depth > 1; --depth)
+    for (int t = 0; t < tiles; ++t)
+      merge_nodes(node_at(stack, t, depth - 2, v_stride), node_at(stack, t, depth - 1, v_stride), ROWS, v_stride);
+
+  for (int t = 0; t < tiles; ++t) {
+    const Node node = node_at(stack, t, 0, v_stride);
+    for (int r = 0; r < ROWS; ++r) {
+      float* y = rows.out(row + t * ROWS + r);
+      const f32x16 den = broadcast(node.den[r]);
+      for (int64_t c = 0; c < hd; c += 16) {
+        const f32x16 o = (load(node.num + r * v_stride + c) + zero()) / den;
+        store_n(y + c, o, static_cast<int>(hd - c < 16 ? hd - c : 16));
+      }
+    }
+  }
+  return bad;
+}
+
+// The last rows, fewer than a tile.
+template <int ROWS>
+inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
+  if constexpr (ROWS == 0) {
+    return INT64_MAX;
+  } else {
+    return left == ROWS ? attend_tiles<ROWS>(rows, row, 1) : attend_rest<ROWS - 1>(rows, row, left);
+  }
+}
+
+inline int64_t attention(const AttentionArgs& args) {
+  const QueryRows rows{args};
+  const int64_t count = args.n_pos * args.group;
+  int64_t bad = INT64_MAX;
+  int64_t row = 0;
+  while (count - row >= kTileRows) {
+    const int64_t whole = (count - row) / kTileRows;
+    const int tiles = static_cast<int>(whole < kTiles ? whole : kTiles);
+    const int64_t found = attend_tiles<kTileRows>(rows, row, tiles);
+    if (found < bad) bad = found;
+    row += tiles * kTileRows;
+  }
+  const int64_t found = attend_rest<kTileRows - 1>(rows, row, count - row);
+  return found < bad ? found : bad;
+}
+
+}  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contract 4 as written, one query row at a time.
+#include "kernels/reference/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/elementary.h"
+#include "kernels/reference/tree.h"
+
+namespace isobit::kernels::reference {
+namespace {
+
+struct Node {
+  float m;
+  float den;
+  std::vector<float> num;
+};
+
+Node join(const Node& left, const Node& right) {
+  Node n;
+  n.m = std::max(left.m, right.m);
+  const float fl = exp_ref(left.m - n.m), fr = exp_ref(right.m - n.m);
+  n.den = scalar_fma(left.den, fl, right.den * fr);
+  for (size_t d = 0; d < left.num.size(); ++d) n.num.push_back(scalar_fma(left.num[d], fl, right.num[d] * fr));
+  return n;
+}
+
+}  // namespace
+
+int64_t attention(const AttentionArgs& a) {
+  const int64_t hd = a.head_dim, v_stride = (hd + 15) / 16 * 16;
+  int64_t bad = INT64_MAX;
+  for (int64_t i = 0; i < a.n_pos; ++i)
+    for (int64_t g = 0; g < a.group; ++g) {
+      const float* q = a.q + i * a.ldq + g * hd;
+      const int64_t p = a.pos0 + i;
+      const int64_t low = a.window > 0 ? std::max<int64_t>(0, p - a.window + 1) : 0;
+      std::vector<std::pair<int64_t, Node>> blocks;
+      for (int64_t b = low / kBlock; b <= p / kBlock; ++b) {
+        const int64_t first = std::max(low, b * kBlock), last = std::min(p, b * kBlock + kBlock - 1);
+        std::vector<float> s;
+        Node node{-std::numeric_limits<float>::infinity(), 0.0f, std::vector<float>(static_cast<size_t>(hd))};
+        for (int64_t j = first; j <= last; ++j) {
+          const int64_t slot = j % a.slots;
+          const float* key = a.k + slot / kKeyPanel * kKeyPanel * hd + slot % kKeyPanel;
+          float x = dot(q, key, hd, kKeyPanel) * a.scale;
+          if (!std::isfinite(x)) bad = std::min(bad, p);
+          if (a.softcap > 0) x = a.softcap * tanh_ref(x / a.softcap);
+          node.m = std::max(node.m, x);
+          s.push_back(x);
+        }
+        Lanes den;
+        for (int64_t j = first; j <= last; ++j) {
+          const float e = exp_ref(s[static_cast<size_t>(j - first)] - node.m);
+          den.lane[j % 16] = den.lane[j % 16] + e;
+          const float* v = a.v + j % a.slots * v_stride;
+          for (int64_t d = 0; d < hd; ++d) {
+            float& acc = node.num[static_cast<size_t>(d)];
+            acc = scalar_fma(e, v[d], acc);
+          }
+        }
+        node.den = den.halved();
+        blocks.emplace_back(b, std::move(node));
+      }
+      const Node all = tree(std::move(blocks), join);
+      for (int64_t d = 0; d < hd; ++d) a.out[i * a.ldo + g * hd + d] = (all.num[static_cast<size_t>(d)] + 0.0f) / all.den;
+    }
+  return bad;
+}
+
+}  // namespace isobit::kernels::reference

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a loaded CausalLM holds. Files beside this one: load.cc builds it, forward.cc and generate.cc run it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isobit/causal_lm.h"
+#include "nn/transformer_layer.h"
+#include "ops/elementwise.h"
+#include "ops/linear.h"
+
+namespace isobit {
+
+struct CausalLM::Impl {
+  ModelPlan plan;
+  int64_t max_positions = 0;
+  bool tied = false;
+  std::vector<std::string> unused;
+  PackedMatrix embedding;
+  PackedMatrix own_head;  // empty when tied
+  ops::NormWeights final_norm;
+  std::vector<std::unique_ptr<TransformerLayer>> layers;
+  WorkspacePool workspaces;
+
+  const PackedMatrix& head() const { return tied ? embedding : own_head; }
+
+  /// Where hidden states go: all tokens' logits, or only those of each row's last token.
+  enum class Want { kAll, kLast };
+  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state, Want want,
+           std::span<const int64_t> lengths) const;
+};
+
+struct CausalLMState::Impl {
+  const CausalLM::Impl* owner = nullptr;
+  int64_t max_tokens = 0;
+  std::vector<TransformerState> layers;
+};
+
+}  // namespace isobit

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoint directory -> packed model. Everything that can be wrong is found from headers before a weight is read.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "checkpoint/names.h"
+#include "core/checked.h"
+#include "core/fp_env.h"
+#include "core/interrupt.h"
+#include "isobit/safetensors.h"
+#include "kernels/table.h"
+#include "model/causal_lm_impl.h"
+
+namespace isobit {
+namespace {
+
+constexpr const char* kWho = "CausalLM";
+
+/// Where tensors come from: a checkpoint on disk or a map in memory.
+struct Source {
+  std::vector<std::string> names;
+  std::function<bool(const std::string&)> contains_name;
+  std::function<TensorView(const std::string&)> view;
+  std::function<void(const std::string&)> drop;
+  bool contains(const std::string& name) const { return contains_name(name); }
+};
+
+class Loader {
+ public:
+  Loader(CausalLM::Impl& model, const Source& source, const LoadOptions& options)
+      : model_(model), plan_(model.plan), source_(source), options_(options) {}
+
+  void load() {
+    set_max_positions();
+    resolve_names();
+    check_unused();
+    const int64_t total = static_cast<int64_t>(names_.size());
+    auto done = [&, n = int64_t{0}](int64_t more) mutable {
+      check_interrupt();
+      n += more;
+      if (options_.progress) options_.progress(n, total);
+    };
+    load_top(done);
+    for (int64_t i = 0; i < plan_.n_layers; ++i) {
+      load_layer(i);
+      done(static_cast<int64_t>(plan_.layer_weights[static_cast<size_t>(i)].size()));
+    }
+    for (const auto& [wanted, name] : names_) source_.drop(name);
+  }
+
+ private:
+  void set_max_positions() {
+    model_.max_positions = plan_.max_position_embeddings;
+    if (!options_.max_positions) return;
+    const int64_t n = *options_.max_positions;
+    expect(n >= 1 && n <= plan_.max_position_embeddings, kWho, "max_positions",
+           "1.." + std::to_string(plan_.max_position_embeddings), std::to_string(n));
+    model_.max_positions = n;
+    for (TransformerOptions& o : plan_.layers) o.max_positions = n;
+  }
+
+  void resolve_names() {
+    std::vector<std::string> missing;
+    for (const std::string& wanted : plan_.checkpoint_names()) {
+      std::string name = resolve_name(source_, wanted);
+      // A tied model stores its one table under either name, or both.
+      if (name.empty() && plan_.tie_embeddings && (wanted == plan_.head_name || wanted == plan_.embed_name)) continue;
+      if (name.empty())
+        missing.push_back(wanted);
+      else
+        names_.emplace(wanted, std::move(name));
+    }
+    if (plan_.tie_embeddings && !names_.contains(plan_.embed_name) && !names_.contains(plan_.head_name))
+      missing.push_back(plan_.embed_name);
+    if (missing.empty()) return;
+    std::string text;
+    for (size_t i = 0; i < missing.size() && i < 5; ++i) text += (i ? ", " : "") + missing[i];
+    throw UnsupportedModel(refusal(kWho, "checkpoint", "every tensor of the plan",
+                                   std::to_string(missing.size()) + " missing: " + text +
+                                       (missing.size() > 5 ? ", ..." : "")));
+  }
+
+  void check_unused() {
+    std::set<std::string> used;
+    for (const auto& [wanted, name] : names_) used.insert(name);
+    for (const std::string& name : source_.names) {
+      if (used.contains(name)) continue;
+      if (!harmless_unused(name))
+        throw UnsupportedModel(refusal(kWho, "checkpoint", "no tensor that nothing reads", "'" + name + "'"));
+      model_.unused.push_back(name);
+    }
+  }
+
+  TensorView view(const std::string& wanted) const { return source_.view(names_.at(wanted)); }
+
+  TensorView matrix(const std::string& wanted) const {
+    TensorView t = view(wanted);
+    const std::vector<int64_t> shape = {plan_.vocab_size, plan_.d_model};
+    if (t.shape != shape)
+      throw ValueError(refusal(kWho, wanted, "shape (vocab_size, d_model) = (" + std::to_string(shape[0]) + ", " +
+                                                 std::to_string(shape[1]) + ")",
+                               "rank " + std::to_string(t.shape.size()) + ", " + std::to_string(t.size()) + " values"));
+    return t;
+  }
+
+  PackedMatrix pack(const std::string& wanted) const {
+    const TensorView t = matrix(wanted);
+    PackedMatrix w = ops::pack({&t, 1}, {&wanted, 1}, kWho);
+    source_.drop(names_.at(wanted));
+    return w;
+  }
+
+  static bool same_bytes(const TensorView& a, const TensorView& b) {
+    return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
+  }
+
+  template <typename Done>
+  void load_top(Done& done) {
+    const bool has_embed = names_.contains(plan_.embed_name), has_head = names_.contains(plan_.head_name);
+    // Tied in the config and both stored: one table if they are equal, else both are used, as transformers does.
+    model_.tied = plan_.tie_embeddings &&
+                  (!has_embed || !has_head || same_bytes(matrix(plan_.embed_name), matrix(plan_.head_name)));
+    const TensorView norm = view(plan_.norm_name);
+    expect(norm.shape == std::vector<int64_t>{plan_.d_model}, kWho, plan_.norm_name,
+           "shape (d_model,) = (" + std::to_string(plan_.d_model) + ",)", std::to_string(norm.size()) + " values");
+    model_.final_norm.eps = static_cast<float>(plan_.norm_eps);
+    model_.final_norm.weight.resize(static_cast<size_t>(plan_.d_model));
+    widen_to_f32(norm, model_.final_norm.weight.data());
+    expect(kernels::active_table().first_nonfinite(model_.final_norm.weight.data(), plan_.d_model) == plan_.d_model,
+           kWho, plan_.norm_name, "finite values", "NaN or infinity");
+    model_.embedding = pack(has_embed ? plan_.embed_name : plan_.head_name);
+    if (!model_.tied) model_.own_head = pack(plan_.head_name);
+    done(1 + has_embed + has_head);
+  }
+
+  void load_layer(int64_t i) {
+    const auto index = static_cast<size_t>(i);
+    WeightMap weights;
+    for (const WeightSource& w : plan_.layer_weights[index]) {
+      TensorView t = view(w.checkpoint_name);
+      if (w.row_end >= 0) {
+        expect(!t.shape.empty() && w.row_end <= t.shape[0], kWho, w.checkpoint_name,
+               "at least " + std::to_string(w.row_end) + " rows",
+               t.shape.empty() ? "a scalar" : std::to_string(t.shape[0]));
+        t = t.rows(w.row_begin, w.row_end);
+      }
+      weights.emplace(w.block_key, std::move(t));
+    }
+    check_fused_rows(index);
+    const std::string who = std::string(kWho) + " layer " + std::to_string(i);
+    const TransformerOptions options = resolve_options(plan_.layers[index], weights, who.c_str());
+    expect(weights.at("input_layernorm.weight").shape[0] == plan_.d_model, who.c_str(), "input_layernorm.weight",
+           "d_model = " + std::to_string(plan_.d_model) + " values",
+           std::to_string(weights.at("input_layernorm.weight").shape[0]));
+    model_.layers.push_back(std::make_unique<TransformerLayer>(weights, options, who.c_str()));
+    for (const WeightSource& w : plan_.layer_weights[index]) source_.drop(names_.at(w.checkpoint_name));
+  }
+
+  /// A tensor that is read in slices must be read whole.
+  void check_fused_rows(size_t index) const {
+    std::map<std::string, int64_t> ends;
+    for (const WeightSource& w : plan_.layer_weights[index])
+      if (w.row_end >= 0) ends[w.checkpoint_name] = std::max(ends[w.checkpoint_name], w.row_end);
+    for (const auto& [name, end] : ends) {
+      const int64_t rows = view(name).shape[0];
+      expect(rows == end, kWho, name, std::to_string(end) + " rows", std::to_string(rows));
+    }
+  }
+
+  CausalLM::Impl& model_;
+  ModelPlan& plan_;
+  const Source& source_;
+  const LoadOptions& options_;
+  std::map<std::string, std::string> names_;  // plan's name -> checkpoint's
+};
+
+}  // namespace
+
+CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOptions& options) {
+  if (!std::filesystem::exists(directory))
+    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory", "'" + directory.string() + "', which does not exist"));
+  if (!std::filesystem::is_directory(directory))
+    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory", "'" + directory.string() + "', which is no directory"));
+  const ModelPlan plan = plan_for(HFConfig::from_json(directory));
+  const Checkpoint checkpoint = Checkpoint::open(directory);
+  const Source source{checkpoint.names(), [&](const std::string& n) { return checkpoint.contains(n); },
+                      [&](const std::string& n) { return checkpoint.view(n); },
+                      [&](const std::string& n) { checkpoint.drop(n); }};
+  CausalLM model;
+  const FpEnv environment;
+  model.impl_->plan = plan;
+  Loader(*model.impl_, source, options).load();
+  return model;
+}
+
+CausalLM::CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options) : CausalLM() {
+  Source source{{}, [&](const std::string& n) { return weights.contains(n); },
+                [&](const std::string& n) { return weights.at(n); }, [](const std::string&) {}};
+  for (const auto& [name, tensor] : weights) source.names.push_back(name);
+  const FpEnv environment;
+  impl_->plan = plan;
+  Loader(*impl_, source, options).load();
+}
+
+CausalLM::CausalLM() : impl_(std::make_unique<Impl>()) {}
+CausalLM::~CausalLM() = default;
+CausalLM::CausalLM(CausalLM&&) noexcept = default;
+CausalLM& CausalLM::operator=(CausalLM&&) noexcept = default;
+
+const ModelPlan& CausalLM::plan() const { return impl_->plan; }
+int64_t CausalLM::max_positions() const { return impl_->max_positions; }
+const std::vector<std::string>& CausalLM::unused_names() const { return impl_->unused; }
+bool CausalLM::tied() const { return impl_->tied; }
+
+}  // namespace isobit

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded model's parameters by checkpoint name, unpacked to the values the checkpoint gave.
+#include "core/checked.h"
+#include "model/causal_lm_impl.h"
+
+namespace isobit {
+
+std::vector<std::string> CausalLM::parameter_names() const {
+  std::vector<std::string> names = impl_->plan.checkpoint_names();
+  if (impl_->tied) std::erase(names, impl_->plan.head_name);
+  return names;
+}
+
+std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {
+  const ModelPlan& plan = impl_->plan;
+  if (name == plan.embed_name || name == plan.head_name) return {plan.vocab_size, plan.d_model};
+  if (name == plan.norm_name) return {plan.d_model};
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < plan.layer_weights.size(); ++i)
+    for (const WeightSource& w : plan.layer_weights[i]) {
+      if (w.checkpoint_name != name) continue;
+      const std::vector<int64_t> part = impl_->layers[i]->weight_shape(w.block_key);
+      if (shape.empty())
+        shape = part;
+      else
+        shape[0] += part[0];  // a fused tensor is the slices below each other
+    }
+  if (shape.empty()) throw ValueError(refusal("CausalLM", "parameter", "a checkpoint name of this model", "'" + name + "'"));
+  return shape;
+}
+
+std::vector<float> CausalLM::parameter(const std::string& name) const {
+  const ModelPlan& plan = impl_->plan;
+  if (name == plan.norm_name) return impl_->final_norm.weight;
+  if (name == plan.embed_name || name == plan.head_name) {
+    const PackedMatrix& w = name == plan.embed_name ? impl_->embedding : impl_->head();
+    std::vector<float> out(static_cast<size_t>(w.n * w.k));
+    ops::unpack_rows(w, 0, w.n, out.data());
+    return out;
+  }
+  parameter_shape(name);  // refuses unknown names
+  std::vector<float> out;
+  for (size_t i = 0; i < plan.layer_weights.size(); ++i)
+    for (const WeightSource& w : plan.layer_weights[i])
+      if (w.checkpoint_name == name) {
+        const std::vector<float> part = impl_->layers[i]->weight(w.block_key);
+        out.insert(out.end(), part.begin(), part.end());
+      }
+  return out;
+}
+
+}  // namespace isobit

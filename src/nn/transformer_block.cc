@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isobit/transformer_block.h"
+
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/fp_env.h"
+#include "core/interrupt.h"
+#include "kernels/table.h"
+#include "nn/check_call.h"
+#include "nn/transformer_layer.h"
+#include "state/transformer_state.h"
+
+namespace isobit {
+namespace {
+
+constexpr const char* kWho = "TransformerBlock";
+
+TransformerLayer make_layer(const WeightMap& weights, const TransformerOptions& options) {
+  const FpEnv environment;
+  return {weights, resolve_options(options, weights, kWho), kWho};
+}
+
+}  // namespace
+
+struct TransformerBlock::Impl {
+  Impl(const WeightMap& weights, const TransformerOptions& options) : layer(make_layer(weights, options)) {}
+  TransformerLayer layer;
+  WorkspacePool workspaces;
+};
+
+TransformerBlock::TransformerBlock(const WeightMap& weights, const TransformerOptions& options)
+    : impl_(std::make_unique<Impl>(weights, options)) {}
+TransformerBlock::~TransformerBlock() = default;
+TransformerBlock::TransformerBlock(TransformerBlock&&) noexcept = default;
+
+void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, float* out, TransformerState* state,
+                               std::span<const int64_t> lengths) const {
+  const FpEnv environment;
+  const TransformerLayer& layer = impl_->layer;
+  const TransformerOptions& options = layer.options();
+  const int64_t d = layer.d_model();
+  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths, state);
+  std::optional<TransformerState> fresh;
+  TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
+  check_state(kWho, s, batch, *options.n_kv_heads, *options.head_dim, options.window, length);
+  const int64_t size = batch * length * d;
+  expect(kernels::active_table().first_nonfinite(x, size) == size, kWho, "x", "finite values", "NaN or infinity");
+
+  layer.reserve_positions(s.cached + length);
+  WorkspacePool::Lease workspace(impl_->workspaces);
+  StateTransaction transaction(s, length);
+  Faults faults;
+  if (!lengths.empty()) std::memset(out, 0, static_cast<size_t>(size) * sizeof(float));
+  for (const TokenBatch& pass : make_passes(batch, length, s.cached, lengths)) {
+    check_interrupt();
+    float* h = (*workspace).x.at_least(pass.tokens * d);
+    for (const Segment& g : pass.segments)
+      std::memcpy(h + g.offset * d, x + g.source * d, static_cast<size_t>(g.count * d) * sizeof(float));
+    layer.forward(h, pass, s.cache, *workspace, faults, 0);
+    for (const Segment& g : pass.segments)
+      std::memcpy(out + g.source * d, h + g.offset * d, static_cast<size_t>(g.count * d) * sizeof(float));
+  }
+  faults.raise_if_any(kWho);
+  transaction.commit();
+}
+
+TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t max_tokens) const {
+  const TransformerOptions& o = impl_->layer.options();
+  expect(max_tokens <= o.max_positions, kWho, "max_tokens", "at most max_positions = " + std::to_string(o.max_positions),
+         std::to_string(max_tokens));
+  return {batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window};
+}
+
+const TransformerOptions& TransformerBlock::options() const { return impl_->layer.options(); }
+int64_t TransformerBlock::d_model() const { return impl_->layer.d_model(); }
+int64_t TransformerBlock::intermediate() const { return impl_->layer.intermediate(); }
+std::vector<std::string> TransformerBlock::weight_names() const { return impl_->layer.weight_names(); }
+std::vector<int64_t> TransformerBlock::weight_shape(const std::string& name) const {
+  return impl_->layer.weight_shape(name);
+}
+std::vector<float> TransformerBlock::weight(const std::string& name) const { return impl_->layer.weight(name); }
+
+}  // namespace isobit

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/kv_cache.h"
+
+#include <cstring>
+
+#include "core/checked.h"
+#include "kernels/table.h"
+
+namespace isobit {
+namespace {
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+}  // namespace
+
+KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
+    : batch_(batch), kv_heads_(kv_heads), head_dim_(head_dim), v_stride_(round_up(head_dim, 16)) {
+  const int64_t all = round_up(max_tokens, kernels::kKeyPanel);
+  const int64_t ring = window > 0 && window < max_tokens ? round_up(window + kMaxAppend, kernels::kBlock) : all;
+  wraps_ = ring < all;
+  slots_ = wraps_ ? ring : all;
+  const int64_t heads = checked_mul(checked_mul(batch, kv_heads), slots_);
+  keys_ = AlignedBuffer(checked_mul(heads, head_dim_));
+  values_ = AlignedBuffer(checked_mul(heads, v_stride_));
+}
+
+void KvCache::write(int64_t row, int64_t head, int64_t position, const float* key, const float* value) {
+  const int64_t slot = position % slots_;
+  const int64_t lane = slot % kernels::kKeyPanel;
+  float* k = keys_.data() + ((row * kv_heads_ + head) * slots_ + slot - lane) * head_dim_ + lane;
+  for (int64_t d = 0; d < head_dim_; ++d) k[d * kernels::kKeyPanel] = key[d];
+  float* v = values_.data() + ((row * kv_heads_ + head) * slots_ + slot) * v_stride_;
+  std::memcpy(v, value, static_cast<size_t>(head_dim_) * sizeof(float));
+}
+
+void KvCache::read(int64_t row, int64_t head, int64_t position, float* key, float* value) const {
+  const int64_t slot = position % slots_;
+  const int64_t lane = slot % kernels::kKeyPanel;
+  const float* k = keys(row, head) + (slot - lane) * head_dim_ + lane;
+  for (int64_t d = 0; d < head_dim_; ++d) key[d] = k[d * kernels::kKeyPanel];
+  std::memcpy(value, values(row, head) + slot * v_stride_, static_cast<size_t>(head_dim_) * sizeof(float));
+}
+
+KvCache KvCache::copy() const {
+  KvCache c(batch_, kv_heads_, head_dim_, 0, 0);
+  c.slots_ = slots_;
+  c.wraps_ = wraps_;
+  c.keys_ = AlignedBuffer(keys_.size());
+  c.values_ = AlignedBuffer(values_.size());
+  std::memcpy(c.keys_.data(), keys_.data(), static_cast<size_t>(keys_.size()) * sizeof(float));
+  std::memcpy(c.values_.data(), values_.data(), static_cast<size_t>(values_.size()) * sizeof(float));
+  return c;
+}
+
+}  // namespace isobit

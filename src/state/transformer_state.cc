@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/transformer_state.h"
+
+#include <algorithm>
+
+#include "core/checked.h"
+#include "kernels/table.h"
+
+namespace isobit {
+namespace {
+
+constexpr const char* kWho = "TransformerState";
+
+std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens,
+                                             int64_t window) {
+  const auto positive = [](const char* name, int64_t value) {
+    expect(value > 0, kWho, name, "a positive integer", std::to_string(value));
+  };
+  positive("batch_size", batch);
+  positive("n_kv_heads", kv_heads);
+  positive("head_dim", head_dim);
+  positive("max_tokens", max_tokens);
+  expect(window >= 0, kWho, "window", "an integer >= 0", std::to_string(window));
+  checked_mul(checked_mul(checked_mul(batch, kv_heads), window > 0 ? window : max_tokens), head_dim);
+  return std::make_unique<TransformerState::Impl>(batch, kv_heads, head_dim, max_tokens, window);
+}
+
+}  // namespace
+
+int64_t TransformerState::Impl::documented_index(int64_t row, int64_t head, int64_t position) const {
+  const int64_t stride = window > 0 ? window : cached;
+  const int64_t slot = window > 0 ? position % window : position;
+  return ((row * cache.kv_heads() + head) * stride + slot) * cache.head_dim();
+}
+
+void TransformerState::Impl::export_to(int which, std::vector<float>& buffer) const {
+  std::vector<float> other(static_cast<size_t>(cache.head_dim()));
+  for (int64_t row = 0; row < cache.batch(); ++row)
+    for (int64_t head = 0; head < cache.kv_heads(); ++head)
+      for (int64_t p = oldest(); p < cached; ++p) {
+        float* out = buffer.data() + documented_index(row, head, p);
+        cache.read(row, head, p, which == 0 ? out : other.data(), which == 1 ? out : other.data());
+      }
+}
+
+void TransformerState::Impl::import_from(const float* keys, const float* values) {
+  const int64_t hd = cache.head_dim();
+  for (int pass = 0; pass < 2; ++pass)  // first check, then write
+    for (int64_t row = 0; row < cache.batch(); ++row)
+      for (int64_t head = 0; head < cache.kv_heads(); ++head)
+        for (int64_t p = oldest(); p < cached; ++p) {
+          const int64_t at = documented_index(row, head, p);
+          if (pass == 1) {
+            cache.write(row, head, p, keys + at, values + at);
+            continue;
+          }
+          const auto& table = kernels::active_table();
+          const bool key_ok = table.first_nonfinite(keys + at, hd) == hd;
+          if (key_ok && table.first_nonfinite(values + at, hd) == hd) continue;
+          throw ValueError(refusal(kWho, key_ok ? "v_cache" : "k_cache", "finite values",
+                                   "NaN or infinity at batch row " + std::to_string(row) + ", kv head " +
+                                       std::to_string(head) + ", position " + std::to_string(p)));
+        }
+}
+
+void TransformerState::Impl::begin_call() {
+  std::vector<float> current[2];
+  bool held = false;
+  for (auto& buffer : documented) {
+    if (buffer && buffer.use_count() == 1) buffer.reset();
+    held = held || buffer;
+  }
+  if (!held) return;
+  for (int which = 0; which < 2; ++which)
+    if (!documented[which]) {
+      current[which].resize(static_cast<size_t>(buffer_size()));
+      export_to(which, current[which]);
+    }
+  import_from(documented[0] ? documented[0]->data() : current[0].data(),
+              documented[1] ? documented[1]->data() : current[1].data());
+}
+
+void TransformerState::Impl::end_call() {
+  for (int which = 0; which < 2; ++which)
+    if (documented[which]) export_to(which, *documented[which]);
+}
+
+StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens) : state_(state), tokens_(tokens) {
+  state_.begin_call();
+  if (state_.cache.wraps() && tokens > state_.cache.slots() - state_.window) saved_ = state_.cache.copy();
+}
+
+StateTransaction::~StateTransaction() {
+  if (saved_) std::swap(state_.cache, *saved_);
+}
+
+void StateTransaction::commit() {
+  saved_.reset();
+  state_.cached += tokens_;
+  state_.end_call();
+}
+
+TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
+                                   int64_t window)
+    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {}
+
+TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
+                                   const float* k_cache, const float* v_cache, int64_t buffer_size,
+                                   int64_t cached_tokens, int64_t window)
+    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {
+  expect(buffer_size == impl_->buffer_size(), kWho, "k_cache and v_cache",
+         std::to_string(impl_->buffer_size()) + " float32 values each", std::to_string(buffer_size));
+  expect(cached_tokens >= 0 && cached_tokens <= max_tokens, kWho, "cached_tokens",
+         "0.." + std::to_string(max_tokens), std::to_string(cached_tokens));
+  impl_->cached = cached_tokens;
+  impl_->import_from(k_cache, v_cache);
+}
+
+TransformerState::~TransformerState() = default;
+TransformerState::TransformerState(TransformerState&&) noexcept = default;
+TransformerState& TransformerState::operator=(TransformerState&&) noexcept = default;
+
+int64_t TransformerState::batch_size() const { return impl_->cache.batch(); }
+int64_t TransformerState::n_kv_heads() const { return impl_->cache.kv_heads(); }
+int64_t TransformerState::head_dim() const { return impl_->cache.head_dim(); }
+int64_t TransformerState::max_tokens() const { return impl_->max_tokens; }
+int64_t TransformerState::window() const { return impl_->window; }
+int64_t TransformerState::capacity() const { return impl_->capacity(); }
+int64_t TransformerState::cached_tokens() const { return impl_->cached; }
+
+void TransformerState::set_cached_tokens(int64_t n) {
+  expect(n >= 0 && n <= impl_->cached, kWho, "cached_tokens", "0.." + std::to_string(impl_->cached), std::to_string(n));
+  const int64_t needed = impl_->window > 0 ? std::max<int64_t>(0, n - impl_->window) : 0;
+  expect(n == 0 || !impl_->cache.wraps() || impl_->cached - impl_->cache.slots() <= needed, kWho, "cached_tokens",
+         "a number of tokens whose window is still cached", std::to_string(n));
+  impl_->begin_call();
+  impl_->cached = n;
+  impl_->end_call();
+}
+
+void TransformerState::reset() { set_cached_tokens(0); }
+
+std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
+  auto& buffer = impl_->documented[0];
+  if (!buffer) {
+    auto fresh = std::make_shared<std::vector<float>>(static_cast<size_t>(impl_->buffer_size()));
+    impl_->export_to(0, *fresh);
+    buffer = std::move(fresh);
+  }
+  return buffer;
+}
+
+std::shared_ptr<std::vector<float>> TransformerState::v_cache() {
+  auto& buffer = impl_->documented[1];
+  if (!buffer) {
+    auto fresh = std::make_shared<std::vector<float>>(static_cast<size_t>(impl_->buffer_size()));
+    impl_->export_to(1, *fresh);
+    buffer = std::move(fresh);
+  }
+  return buffer;
+}
+
+namespace {
+
+std::vector<float> chronological(TransformerState::Impl& state, int which) {
+  state.begin_call();
+  const KvCache& cache = state.cache;
+  const int64_t hd = cache.head_dim();
+  const int64_t count = state.cached - state.oldest();
+  std::vector<float> out(static_cast<size_t>(cache.batch() * cache.kv_heads() * count * hd));
+  std::vector<float> other(static_cast<size_t>(hd));
+  float* next = out.data();
+  for (int64_t row = 0; row < cache.batch(); ++row)
+    for (int64_t head = 0; head < cache.kv_heads(); ++head)
+      for (int64_t p = state.oldest(); p < state.cached; ++p, next += hd)
+        cache.read(row, head, p, which == 0 ? next : other.data(), which == 1 ? next : other.data());
+  return out;
+}
+
+}  // namespace
+
+std::vector<float> TransformerState::keys() { return chronological(*impl_, 0); }
+std::vector<float> TransformerState::values() { return chronological(*impl_, 1); }
+
+}  // namespace isobit

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of TransformerState: the native cache, and the documented buffers while somebody looks at them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "isobit/transformer_state.h"
+#include "state/kv_cache.h"
+
+namespace isobit {
+
+struct TransformerState::Impl {
+  Impl(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
+      : max_tokens(max_tokens), window(window), cache(batch, kv_heads, head_dim, max_tokens, window) {}
+
+  int64_t max_tokens;
+  int64_t window;
+  int64_t cached = 0;
+  KvCache cache;
+  std::shared_ptr<std::vector<float>> documented[2];  // keys, values; null unless somebody asked
+
+  int64_t capacity() const { return window > 0 ? window : max_tokens; }
+  int64_t buffer_size() const { return cache.batch() * cache.kv_heads() * capacity() * cache.head_dim(); }
+  /// Where position p of (row, head) lies in a documented buffer.
+  int64_t documented_index(int64_t row, int64_t head, int64_t position) const;
+  /// First position that the documented layout holds.
+  int64_t oldest() const { return window > 0 && cached > window ? cached - window : 0; }
+
+  void export_to(int which, std::vector<float>& buffer) const;
+  /// Reads the used part; ValueError when a value is not finite (the cache is as before).
+  void import_from(const float* keys, const float* values);
+  /// Before a call: takes over what the holders of the documented buffers wrote; drops buffers nobody holds.
+  void begin_call();
+  /// After a successful call: shows its result in the documented buffers that are still held.
+  void end_call();
+};
+
+/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and slots of a ring that the call
+/// may overwrite come back.
+class StateTransaction {
+ public:
+  StateTransaction(TransformerState::Impl& state, int64_t tokens);
+  ~StateTransaction();
+  void commit();
+
+ private:
+  TransformerState::Impl& state_;
+  int64_t tokens_;
+  std::optional<KvCache> saved_;
+};
+
+}  // namespace isobit
