@@ -106,12 +106,12 @@ def _config(file: GGUFFile, arch: str) -> dict[str, Any]:
     d_model, heads = size("embedding_length"), size("attention.head_count")
     kv_heads, positions = size("attention.head_count_kv", heads), size("context_length")
     head_dim = size("attention.key_length", max(d_model // heads, 1))
+    if head_dim % 2:
+        raise ValueError(f"[convert] {arch}.attention.key_length: expected an even head size, got {head_dim}")
     if size("attention.value_length", head_dim) != head_dim:
         raise ValueError(
             f"[convert] {arch}.attention.value_length: expected the key length {head_dim}, got another"
         )
-    if head_dim % 2:
-        raise ValueError(f"[convert] {arch}.attention.key_length: expected an even head size, got {head_dim}")
     rotated = size("rope.dimension_count", head_dim)
     if rotated != head_dim and arch != "phi3":
         raise ValueError(

@@ -20,6 +20,15 @@ from isobit.gguf.reader import GGUFFile
 from isobit.gguf.tokenizer import map_tokenizer
 from isobit.gguf.writer import check_types, write_tensors
 
+# All that a converted directory holds.
+_FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
 
 def convert(
     gguf_path: str | os.PathLike[str],
@@ -66,15 +75,14 @@ def _check_target(target: Path, force: bool) -> None:
     if not os.path.lexists(target):
         return
     if not force:
-        raise FileExistsError(
-            f"[convert] OUT: expected a path that does not exist (or --force), got {target}"
-        )
+        raise FileExistsError(f"[convert] OUT: expected a path that does not exist, or --force, got {target}")
     # --force replaces an earlier result, never some other directory that happens to have the name.
     if not target.is_dir() or target.is_symlink():
         raise ValueError(f"[convert] OUT: expected a directory to replace, got {target}")
-    if any(target.iterdir()) and not (target / "config.json").is_file():
+    others = sorted(path.name for path in target.iterdir() if path.name not in _FILES)
+    if others:
         raise ValueError(
-            f"[convert] OUT: expected an empty or a checkpoint directory to replace, got {target}"
+            f"[convert] OUT: expected a converted directory to replace, got one with {others[0]}"
         )
 
 

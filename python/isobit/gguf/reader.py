@@ -135,7 +135,7 @@ class GGUFFile:
         """The value of `key`, which must be of `kind` (a name in this module's table), or ValueError."""
         if key not in self.metadata:
             if default is _REQUIRED:
-                raise ValueError(f"[GGUFFile] {key}: expected a {kind}, got a file without this key")
+                raise ValueError(f"[GGUFFile] {key}: expected {kind}, got a file without this key")
             return default
         value = self.metadata[key]
         is_list = kind.startswith("list")
@@ -145,7 +145,7 @@ class GGUFFile:
             isinstance(v, accepted) and (bool in accepted or not isinstance(v, bool)) for v in items
         )
         if not right:
-            raise ValueError(f"[GGUFFile] {key}: expected a {kind}, got {_describe(value)}")
+            raise ValueError(f"[GGUFFile] {key}: expected {kind}, got {_describe(value)}")
         if float in accepted and not all(math.isfinite(v) for v in items):
             raise ValueError(f"[GGUFFile] {key}: expected finite numbers, got {_describe(value)}")
         return value

@@ -42,24 +42,20 @@ def rope_scaling(
         return _llama3(_vector(file, "rope_freqs.weight"), head_dim, theta)
     if kind == "none":
         return None
-    factor = file.get(f"{arch}.rope.scaling.factor", "number")
-    if kind == "linear":
-        return {"rope_type": "linear", "factor": float(factor)}
-    if kind == "yarn":
-        return _yarn(file, arch, float(factor), original)
+    if kind in ("linear", "yarn"):
+        factor = float(file.get(f"{arch}.rope.scaling.factor", "number"))
+        return {"rope_type": kind, "factor": factor} | (_yarn(file, arch, original) if kind == "yarn" else {})
     raise ValueError(
         f"[convert] {arch}.rope.scaling.type: expected none, linear, yarn or longrope, got {kind}"
     )
 
 
-def _yarn(file: GGUFFile, arch: str, factor: float, original: int | None) -> dict[str, Any]:
+def _yarn(file: GGUFFile, arch: str, original: int | None) -> dict[str, Any]:
     if original is None:
         raise ValueError(
             f"[convert] {arch}.rope.scaling.original_context_length: expected it with yarn, got nothing"
         )
     scaling: dict[str, Any] = {
-        "rope_type": "yarn",
-        "factor": factor,
         "original_max_position_embeddings": original,
     }
     for name, default in (("yarn_beta_fast", 32.0), ("yarn_beta_slow", 1.0)):

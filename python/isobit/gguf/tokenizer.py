@@ -15,6 +15,7 @@ from typing import Any
 from isobit.gguf.reader import GGUFFile
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+_ADDED = (_UNKNOWN, _CONTROL, _USER_DEFINED)  # found in text before anything is split
 _SPACE = "\u2581"
 # Role in GGUF -> key in tokenizer_config.json
 _TOKEN_KEYS = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -82,9 +83,7 @@ def map_tokenizer(file: GGUFFile, vocab_size: int, max_positions: int) -> Tokeni
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            _added_token(i, tokens[i], t) for i, t in enumerate(types) if t in (_CONTROL, _USER_DEFINED)
-        ],
+        "added_tokens": [_added_token(i, tokens[i], t) for i, t in enumerate(types) if t in _ADDED],
         **model,
         "post_processor": _post_processor(
             tokens, special["bos"] if add_bos else None, special["eos"] if add_eos else None
@@ -251,7 +250,7 @@ def _added_token(token_id: int, content: str, kind: int) -> dict[str, Any]:
         "lstrip": False,
         "rstrip": False,
         "normalized": False,
-        "special": kind == _CONTROL,
+        "special": kind != _USER_DEFINED,
     }
 
 

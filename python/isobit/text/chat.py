@@ -19,9 +19,7 @@ try:
     import jinja2.ext
     import jinja2.sandbox
 except ImportError as error:
-    raise ImportError(
-        "[ChatTemplate] jinja2: expected this package, got none (pip install isobit[text])"
-    ) from error
+    raise ImportError("[ChatTemplate] jinja2: not installed (pip install isobit[text])") from error
 
 # Private-use characters put around special tokens in messages, so that they are told from those a template
 # writes.

@@ -23,9 +23,7 @@ from isobit.text.chat import ChatTemplate, find_templates
 try:
     import tokenizers
 except ImportError as error:
-    raise ImportError(
-        "[Tokenizer] tokenizers: expected this package, got none (pip install isobit[text])"
-    ) from error
+    raise ImportError("[Tokenizer] tokenizers: not installed (pip install isobit[text])") from error
 
 _SPACE = "\u2581"
 _SPECIAL_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
