@@ -21,9 +21,10 @@ class TransformerBlock {
   ~TransformerBlock();
   TransformerBlock(TransformerBlock&&) noexcept;
 
-  /// x, out: [batch, length, d_model]. With a state, the tokens continue it; without, they start at position 0.
-  /// lengths (batch entries in 1..length, only without a state): tokens past a row's length are not computed and their
-  /// outputs are +0; the others equal the row alone, bit for bit. On any throw out is unspecified, the state unchanged.
+  /// x, out: [batch, length, d_model]. With a state, the tokens continue it; without, they start at position
+  /// 0. lengths (batch entries in 1..length, only without a state): tokens past a row's length are not
+  /// computed and their outputs are +0; the others equal the row alone, bit for bit. On any throw out is
+  /// unspecified, the state unchanged.
   void forward(const float* x, int64_t batch, int64_t length, float* out, TransformerState* state = nullptr,
                std::span<const int64_t> lengths = {}) const;
 

@@ -28,8 +28,8 @@ struct CausalLM::Impl {
 
   /// Where hidden states go: all tokens' logits, or only those of each row's last token.
   enum class Want { kAll, kLast };
-  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state, Want want,
-           std::span<const int64_t> lengths) const;
+  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state,
+           Want want, std::span<const int64_t> lengths) const;
 };
 
 struct CausalLMState::Impl {

@@ -18,8 +18,8 @@ std::vector<int32_t> CausalLM::generate(
          "length + max_new_tokens", "at most max_positions = " + std::to_string(max_positions()),
          std::to_string(length) + " + " + std::to_string(max_new_tokens));
   for (const int64_t id : ids)
-    expect(id >= 0 && id < plan().vocab_size, kGenerate, "ids", "integers in 0.." + std::to_string(plan().vocab_size - 1),
-           std::to_string(id));
+    expect(id >= 0 && id < plan().vocab_size, kGenerate, "ids",
+           "integers in 0.." + std::to_string(plan().vocab_size - 1), std::to_string(id));
 
   const int64_t vocab = plan().vocab_size;
   std::vector<std::vector<int32_t>> columns;
@@ -42,7 +42,8 @@ std::vector<int32_t> CausalLM::generate(
   std::vector<int32_t> out;
   out.reserve(static_cast<size_t>(batch) * (static_cast<size_t>(length) + columns.size()));
   for (int64_t row = 0; row < batch; ++row) {
-    for (int64_t i = 0; i < length; ++i) out.push_back(static_cast<int32_t>(ids[static_cast<size_t>(row * length + i)]));
+    for (int64_t i = 0; i < length; ++i)
+      out.push_back(static_cast<int32_t>(ids[static_cast<size_t>(row * length + i)]));
     for (const auto& column : columns) out.push_back(column[static_cast<size_t>(row)]);
   }
   return out;

@@ -25,7 +25,8 @@ std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {
       else
         shape[0] += part[0];  // a fused tensor is the slices below each other
     }
-  if (shape.empty()) throw ValueError(refusal("CausalLM", "parameter", "a checkpoint name of this model", "'" + name + "'"));
+  if (shape.empty())
+    throw ValueError(refusal("CausalLM", "parameter", "a checkpoint name of this model", "'" + name + "'"));
   return shape;
 }
 

@@ -34,18 +34,20 @@ TransformerBlock::TransformerBlock(const WeightMap& weights, const TransformerOp
 TransformerBlock::~TransformerBlock() = default;
 TransformerBlock::TransformerBlock(TransformerBlock&&) noexcept = default;
 
-void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, float* out, TransformerState* state,
-                               std::span<const int64_t> lengths) const {
+void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, float* out,
+                               TransformerState* state, std::span<const int64_t> lengths) const {
   const FpEnv environment;
   const TransformerLayer& layer = impl_->layer;
   const TransformerOptions& options = layer.options();
   const int64_t d = layer.d_model();
-  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths, state);
+  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths,
+               state);
   std::optional<TransformerState> fresh;
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
   check_state(kWho, s, batch, *options.n_kv_heads, *options.head_dim, options.window, length);
   const int64_t size = batch * length * d;
-  expect(kernels::active_table().first_nonfinite(x, size) == size, kWho, "x", "finite values", "NaN or infinity");
+  expect(kernels::active_table().first_nonfinite(x, size) == size, kWho, "x", "finite values",
+         "NaN or infinity");
 
   layer.reserve_positions(s.cached + length);
   WorkspacePool::Lease workspace(impl_->workspaces);
@@ -67,8 +69,8 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
 
 TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t max_tokens) const {
   const TransformerOptions& o = impl_->layer.options();
-  expect(max_tokens <= o.max_positions, kWho, "max_tokens", "at most max_positions = " + std::to_string(o.max_positions),
-         std::to_string(max_tokens));
+  expect(max_tokens <= o.max_positions, kWho, "max_tokens",
+         "at most max_positions = " + std::to_string(o.max_positions), std::to_string(max_tokens));
   return {batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window};
 }
 
@@ -79,6 +81,8 @@ std::vector<std::string> TransformerBlock::weight_names() const { return impl_->
 std::vector<int64_t> TransformerBlock::weight_shape(const std::string& name) const {
   return impl_->layer.weight_shape(name);
 }
-std::vector<float> TransformerBlock::weight(const std::string& name) const { return impl_->layer.weight(name); }
+std::vector<float> TransformerBlock::weight(const std::string& name) const {
+  return impl_->layer.weight(name);
+}
 
 }  // namespace isobit

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kWho = "TransformerState";
 
-std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens,
-                                             int64_t window) {
+std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, int64_t head_dim,
+                                             int64_t max_tokens, int64_t window) {
   const auto positive = [](const char* name, int64_t value) {
     expect(value > 0, kWho, name, "a positive integer", std::to_string(value));
   };
@@ -85,7 +85,8 @@ void TransformerState::Impl::end_call() {
     if (documented[which]) export_to(which, *documented[which]);
 }
 
-StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens) : state_(state), tokens_(tokens) {
+StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens)
+    : state_(state), tokens_(tokens) {
   state_.begin_call();
   if (state_.cache.wraps() && tokens > state_.cache.slots() - state_.window) saved_ = state_.cache.copy();
 }
@@ -100,13 +101,13 @@ void StateTransaction::commit() {
   state_.end_call();
 }
 
-TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
-                                   int64_t window)
+TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim,
+                                   int64_t max_tokens, int64_t window)
     : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {}
 
-TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
-                                   const float* k_cache, const float* v_cache, int64_t buffer_size,
-                                   int64_t cached_tokens, int64_t window)
+TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim,
+                                   int64_t max_tokens, const float* k_cache, const float* v_cache,
+                                   int64_t buffer_size, int64_t cached_tokens, int64_t window)
     : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {
   expect(buffer_size == impl_->buffer_size(), kWho, "k_cache and v_cache",
          std::to_string(impl_->buffer_size()) + " float32 values each", std::to_string(buffer_size));
@@ -129,10 +130,11 @@ int64_t TransformerState::capacity() const { return impl_->capacity(); }
 int64_t TransformerState::cached_tokens() const { return impl_->cached; }
 
 void TransformerState::set_cached_tokens(int64_t n) {
-  expect(n >= 0 && n <= impl_->cached, kWho, "cached_tokens", "0.." + std::to_string(impl_->cached), std::to_string(n));
+  expect(n >= 0 && n <= impl_->cached, kWho, "cached_tokens", "0.." + std::to_string(impl_->cached),
+         std::to_string(n));
   const int64_t needed = impl_->window > 0 ? std::max<int64_t>(0, n - impl_->window) : 0;
-  expect(n == 0 || !impl_->cache.wraps() || impl_->cached - impl_->cache.slots() <= needed, kWho, "cached_tokens",
-         "a number of tokens whose window is still cached", std::to_string(n));
+  expect(n == 0 || !impl_->cache.wraps() || impl_->cached - impl_->cache.slots() <= needed, kWho,
+         "cached_tokens", "a number of tokens whose window is still cached", std::to_string(n));
   impl_->begin_call();
   impl_->cached = n;
   impl_->end_call();

@@ -38,8 +38,8 @@ struct TransformerState::Impl {
   void end_call();
 };
 
-/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and slots of a ring that the call
-/// may overwrite come back.
+/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and slots of a ring that
+/// the call may overwrite come back.
 class StateTransaction {
  public:
   StateTransaction(TransformerState::Impl& state, int64_t tokens);
