@@ -9,6 +9,10 @@
 // which the merge leaves out by itself.
 #pragma once
 
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int kTiles = 4;

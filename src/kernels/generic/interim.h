@@ -1,5 +1,7 @@
 // Interim functions until elementary.h has them; delete this file and its include then.
 #pragma once
+
+#include "kernels/generic/elementary.h"
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 ISOBIT_INLINE f32x16 silu(f32x16 x) {
   f32x16 e = exp(-abs(x));

@@ -3,6 +3,8 @@
 // and block of 256 k; the blocks' results are combined by the tree of contract 2 in a small stack.
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int64_t kPrefetchRows = 16;  // of a panel, 128 bytes each

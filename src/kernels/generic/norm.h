@@ -2,6 +2,8 @@
 // RMSNorm and LayerNorm of rows (contract 6) over the laned sums of contract 3.
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 // Laned sum over n elements in blocks of 256 joined by the tree; term(i, valid) gives lanes i..i+15, zeros
@@ -24,9 +26,6 @@ inline float laned_sum(int64_t n, Term term) {
   }
   return sum_halving(lanes) + 0.0f;
 }
-
-inline f32x16 load_lanes(const float* x, int n) { return n == 16 ? load(x) : load_n(x, n); }
-inline void store_lanes(float* y, f32x16 v, int n) { n == 16 ? store(y, v) : store_n(y, v, n); }
 
 // 1 / sqrt(sum / d + eps): two roundings for the root and the division.
 inline f32x16 inverse_root(float sum, int64_t d, float eps) {

@@ -3,6 +3,8 @@
 // u*s).
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 inline void rope(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* cos,

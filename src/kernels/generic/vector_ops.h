@@ -2,6 +2,8 @@
 // Element by element: sums of two vectors, the search for a value that is not finite, and argmax.
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 inline void add(const float* a, const float* b, int64_t n, float* y) {
