@@ -60,8 +60,8 @@ class CausalLM {
   const ModelPlan& plan() const;
   int64_t max_positions() const;
   const std::vector<std::string>& unused_names() const;
-  const TransformerBlock& block(int64_t i) const;  ///< layer i
-  bool tied() const;  ///< whether head and embedding are one tensor
+  TransformerBlock block(int64_t i) const;  ///< layer i, sharing its weights
+  bool tied() const;                        ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
   /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.

@@ -14,6 +14,8 @@
 
 namespace isobit {
 
+class TransformerLayer;  // packed weights, src/nn
+
 class TransformerBlock {
  public:
   /// Weights are packed (copied). Throws ValueError or TypeError naming the weight or option.
@@ -39,7 +41,9 @@ class TransformerBlock {
   std::vector<float> weight(const std::string& name) const;
 
  private:
+  friend class CausalLM;
   struct Impl;
+  explicit TransformerBlock(std::shared_ptr<const TransformerLayer> layer);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -274,9 +274,9 @@ void bind_model(nb::module_& m) {
   model.def(
       "_block",
       [](const Model& m, int64_t i) {
-        return Block{std::shared_ptr<const isobit::TransformerBlock>(m.impl, &m.impl->block(i))};
+        return Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))};
       },
-      "i"_a, "Layer i, which keeps the model alive.");
+      "i"_a, "Layer i, sharing its weights.");
   model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
             "Copies of all weights by checkpoint name.");
   model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });

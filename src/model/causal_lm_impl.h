@@ -21,7 +21,7 @@ struct CausalLM::Impl {
   PackedMatrix embedding;
   PackedMatrix own_head;  // empty when tied
   ops::NormWeights final_norm;
-  std::vector<std::unique_ptr<TransformerLayer>> layers;
+  std::vector<std::shared_ptr<const TransformerLayer>> layers;
   WorkspacePool workspaces;
 
   const PackedMatrix& head() const { return tied ? embedding : own_head; }

@@ -161,7 +161,7 @@ class Loader {
     expect(weights.at("input_layernorm.weight").shape[0] == plan_.d_model, who.c_str(),
            "input_layernorm.weight", "d_model = " + std::to_string(plan_.d_model) + " values",
            std::to_string(weights.at("input_layernorm.weight").shape[0]));
-    model_.layers.push_back(std::make_unique<TransformerLayer>(weights, options, who.c_str()));
+    model_.layers.push_back(std::make_shared<const TransformerLayer>(weights, options, who.c_str()));
     for (const WeightSource& w : plan_.layer_weights[index]) source_.drop(names_.at(w.checkpoint_name));
   }
 
