@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def expected_answer() -> dict[str, Any]:
     """The message, the number of tokens and the digest that every machine arrives at."""
-    text = resources.files("isobit").joinpath("golden", "smollm2.json").read_text(encoding="utf-8")
+    text = resources.files("isobit").joinpath("golden").joinpath("smollm2.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
 

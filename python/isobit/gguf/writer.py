@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gguf
 import numpy as np
 
-import gguf
 from isobit.gguf.architectures import TensorSource
 from isobit.gguf.reader import GGUFFile
 
