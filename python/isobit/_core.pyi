@@ -469,6 +469,13 @@ class CausalLM:
     def __init__(
         self, plan: ModelPlan, weights: dict[str, Any], max_positions: int | None, progress: Any
     ) -> None: ...
+    @staticmethod
+    def check(path: str | os.PathLike[str]) -> list[str]:
+        """
+        Raises what load would for the config and the tensors' names, without reading a weight. Returns the names that load
+        would leave unread.
+        """
+
     def forward(
         self, ids: Any, state: CausalLMState | None = None, *, lengths: Any = None, last_only: bool = False
     ) -> Array:
@@ -506,7 +513,7 @@ class CausalLM:
         """
 
     def _block(self, i: int) -> TransformerBlock:
-        """Layer i, which keeps the model alive."""
+        """Layer i, sharing its weights."""
 
     def parameters(self) -> dict[str, Array]:
         """Copies of all weights by checkpoint name."""
@@ -552,3 +559,12 @@ def version() -> str:
 
 def contract_version() -> int:
     """Version of the arithmetic contract: equal versions give equal bits."""
+
+def self_test() -> list[tuple[str, str, str]]:
+    """
+    [(stage, digest it must have, digest it has)] with the active instruction set, from single
+    functions to a decoder block: the first that differs says where to look.
+    """
+
+def measure() -> dict[str, float]:
+    """The speeds of reading memory and of multiply-adds, in a second or so."""

@@ -269,13 +269,14 @@ def test_info_says_why_not(run, directory, tmp_path):
     other = copy_with(directory, tmp_path / "deeper", num_hidden_layers=3)
     code, out, _ = run("info", "--json", where=other)
     assert code == 1
-    assert any("model.layers.2." in problem for problem in json.loads(out)["problems"])
+    assert "model.layers.2." in json.loads(out)["problems"][0]
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "config.json").write_text((directory / "config.json").read_text())
     code, out, _ = run("info", where=tmp_path / "bare")
     assert code == 1 and "problem " in out
     other = copy_with(directory, tmp_path / "shallower", num_hidden_layers=1)
-    assert len(json.loads(run("info", "--json", where=other)[1])["not_read"]) == 9
+    code, out, _ = run("info", where=other)
+    assert code == 1 and "'model.layers.1." in out
 
 
 def test_info_shows_layer_groups(run, directory, tmp_path):
@@ -363,6 +364,28 @@ def test_numpy_is_not_imported(directory):
         subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, check=False).returncode
         == 0
     )
+
+
+def test_doctor(capsys):
+    before = isobit.active_isa()
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "self-test         OK" in out
+    assert f"instruction sets  {', '.join(isobit.available_isas())} (in use: {before})" in out
+    assert isobit.active_isa() == before
+    assert main(["doctor", "--json", "--threads", "1"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["threads"], facts["first_difference"]) == (1, None)
+    assert facts["bandwidth_gb_per_second"] > 0 and facts["gflop_per_second"] > 0
+
+
+def test_doctor_names_the_first_difference(capsys, monkeypatch):
+    stages = [("exp", "aa", "aa"), ("tanh", "bb", "cc"), ("erf", "dd", "ee")]
+    monkeypatch.setattr(isobit, "self_test", lambda: stages)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert f"self-test         DIFFERS first in tanh with {isobit.available_isas()[0]}" in out
+    assert "expected bb, got cc" in out
 
 
 class Terminal(io.StringIO):

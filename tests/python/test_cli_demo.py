@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""isobit demo on a small model in the place of the real one, and the real one's digest where it is at hand."""
+"""isobit demo on a small model in the place of the real one, and the real one where it is at hand."""
 
 import json
 import re

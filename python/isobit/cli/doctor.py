@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """Everything `isobit doctor` says; `first_difference` is the first stage that differs, with its digests."""
+    """Everything `isobit doctor` says; `first_difference` is the first stage that differs, or None."""
     chosen = isobit.active_isa()
     differing = None
     for isa in isobit.available_isas():

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from isobit.models import Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
+from isobit.models import CausalLM, Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
 
 NAME = "info"
 HELP = "describe a checkpoint directory"
@@ -42,10 +42,8 @@ def describe(directory: str | Path) -> dict[str, Any]:
     """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
     config = HFConfig.from_json(directory)
     facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
-    plan = None
     try:
-        plan = plan_for(config)
-        facts |= _plan_facts(plan)
+        facts |= _plan_facts(plan_for(config))
     except UnsupportedModel as error:
         facts["problems"].append(str(error))
     try:
@@ -54,17 +52,15 @@ def describe(directory: str | Path) -> dict[str, Any]:
         facts["problems"].append(str(error))
         return facts
     facts |= _checkpoint_facts(checkpoint)
-    facts["problems"] += [
-        f"{name}: stored as {checkpoint.info(name).dtype}, read are {', '.join(_READ_DTYPES)}"
-        for name in checkpoint.names()
-        if checkpoint.info(name).dtype not in _READ_DTYPES
-    ][:5]
-    if plan is not None:
-        stored = set(checkpoint.names())
-        optional = {plan.embed_name} if plan.tie_embeddings else set()
-        missing = [name for name in plan.checkpoint_names() if name not in stored | optional]
-        facts["problems"] += [f"{name}: not in the checkpoint" for name in missing[:5]]
-        facts["not_read"] = sorted(stored - set(plan.checkpoint_names()))
+    unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
+    for name in unread[:5]:
+        dtype = checkpoint.info(name).dtype
+        facts["problems"].append(f"{name}: expected one of {', '.join(_READ_DTYPES)}, got {dtype}")
+    if not facts["problems"]:
+        try:
+            facts["not_read"] = CausalLM.check(directory)
+        except ValueError as error:
+            facts["problems"].append(str(error))
     return facts
 
 
