@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values of one layer in the layout that attention reads.
 //
-// Per (batch row, kv head): keys in panels of 16 positions [slots/16][head_dim][16], values as rows [slots][v_stride] with
-// v_stride = head_dim rounded up to 16. Position p lies in slot p % slots. With a window shorter than the tokens to come
-// the slots are a ring of a multiple of 256 slots >= window + kMaxAppend, so that a pass of kMaxAppend tokens overwrites
-// nothing that its own queries see and no 256-block wraps. Everything in a cache is finite, at all times.
+// Per (batch row, kv head): keys in panels of 16 positions [slots/16][head_dim][16], values as rows
+// [slots][v_stride] with v_stride = head_dim rounded up to 16. Position p lies in slot p % slots. With a
+// window shorter than the tokens to come the slots are a ring of a multiple of 256 slots >= window +
+// kMaxAppend, so that a pass of kMaxAppend tokens overwrites nothing that its own queries see and no
+// 256-block wraps. Everything in a cache is finite, at all times.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,9 @@ class KvCache {
   /// Whether positions share slots, so that appending can overwrite older ones.
   bool wraps() const { return wraps_; }
 
-  const float* keys(int64_t row, int64_t head) const { return keys_.data() + (row * kv_heads_ + head) * slots_ * head_dim_; }
+  const float* keys(int64_t row, int64_t head) const {
+    return keys_.data() + (row * kv_heads_ + head) * slots_ * head_dim_;
+  }
   const float* values(int64_t row, int64_t head) const {
     return values_.data() + (row * kv_heads_ + head) * slots_ * v_stride_;
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,7 +24,8 @@ namespace isobit::cpu {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr int kSpins = 4000;  // some ten microseconds: stages of a decode step follow each other faster than a wake-up
+constexpr int kSpins =
+    4000;  // some ten microseconds: stages of a decode step follow each other faster than a wake-up
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -47,8 +49,12 @@ T wait_change(const std::atomic<T>& value, T old) {
 
 class Pool {
  public:
+  // Where the system refuses more threads, fewer do the same work.
   explicit Pool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+    }
   }
 
   ~Pool() {
@@ -113,7 +119,8 @@ int default_threads() {
     char* end = nullptr;
     const long n = std::strtol(text, &end, 10);
     if (*end || n < 1 || n > kMaxThreads)
-      throw ValueError("[ISOBIT_NUM_THREADS] expected 1.." + std::to_string(kMaxThreads) + ", got '" + text + "'");
+      throw ValueError("[ISOBIT_NUM_THREADS] expected 1.." + std::to_string(kMaxThreads) + ", got '" + text +
+                       "'");
     return static_cast<int>(n);
   }
 #if defined(__linux__)
@@ -123,8 +130,9 @@ int default_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
-// The pool of this process, made at first use. A forked child has none of its parent's threads: it abandons the pool it
-// inherited (whose locks may be held by threads that no longer exist) and makes its own at first use.
+// The pool of this process, made at first use. A forked child has none of its parent's threads: it abandons
+// the pool it inherited (whose locks may be held by threads that no longer exist) and makes its own at first
+// use.
 struct Shared {
   std::mutex mutex;  // held by the host thread whose work is running
   std::unique_ptr<Pool> pool;
