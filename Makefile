@@ -42,7 +42,7 @@ format:
 
 snippets: package
 	@tools/build.sh build/release isobit
-	@test -e models/smollm2-135m/config.json || $(MAKE) demo
+	@test -e models/SmolLM2-135M-Instruct/config.json || $(MAKE) demo
 	@.venv/bin/python tools/run_snippets.py README.md docs/*.md
 
 clean:

@@ -4,7 +4,7 @@ set -euo pipefail
 
 mkdir -p build
 tools/fresh_build_dir.sh build/wheel
-tools/venv.sh 'build==1.*' 'scikit-build-core>=0.11' 'nanobind>=2.4' 'nlohmann-json>=3.11'
+tools/venv.sh 'build==1.*' 'scikit-build-core>=0.11' 'nanobind>=3' 'nlohmann-json>=3.11'
 rm -rf build/dist
 .venv/bin/python -m build --wheel --no-isolation -Cbuild-dir=build/wheel --outdir build/dist .
 wheel=$(ls build/dist/*.whl)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoder language model from a Hugging Face checkpoint directory: load -> forward -> step -> generate, on token ids.
+// A decoder language model from a Hugging Face checkpoint directory: load -> forward -> step -> generate, on
+// token ids.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "isobit/model_plan.h"
 #include "isobit/tensor.h"
+#include "isobit/transformer_block.h"
 #include "isobit/transformer_state.h"
 
 namespace isobit {
@@ -25,7 +27,8 @@ struct LoadOptions {
 
 class CausalLM;
 
-/// One TransformerState per layer, all at the same number of cached tokens; bound to the model that allocated it.
+/// One TransformerState per layer, all at the same number of cached tokens; bound to the model that allocated
+/// it.
 class CausalLMState {
  public:
   CausalLMState(CausalLMState&&) noexcept;
@@ -47,7 +50,8 @@ class CausalLMState {
 class CausalLM {
  public:
   static CausalLM load(const std::filesystem::path& directory, const LoadOptions& options = {});
-  /// From tensors by checkpoint name. Unknown names are listed in unused_names() only if they are known to be harmless.
+  /// From tensors by checkpoint name. Unknown names are listed in unused_names() only if they are known to be
+  /// harmless.
   CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options = {});
   ~CausalLM();
   CausalLM(CausalLM&&) noexcept;
@@ -56,23 +60,26 @@ class CausalLM {
   const ModelPlan& plan() const;
   int64_t max_positions() const;
   const std::vector<std::string>& unused_names() const;
-  bool tied() const;  ///< whether head and embedding are one tensor
+  TransformerBlock block(int64_t i) const;  ///< layer i, sharing its weights
+  bool tied() const;                        ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
   /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.
-  void forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState* state = nullptr,
-               bool last_only = false, std::span<const int64_t> lengths = {}) const;
+  void forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits,
+               CausalLMState* state = nullptr, bool last_only = false,
+               std::span<const int64_t> lengths = {}) const;
   CausalLMState allocate_state(int64_t batch_size, int64_t max_tokens) const;
   void reset_state(CausalLMState& state) const;
   /// ids: [batch]; logits: [batch, vocab_size].
   void step(std::span<const int64_t> ids, CausalLMState& state, float* logits) const;
 
-  /// Greedy continuation (ties: the lowest id). Returns [batch, length + max_new_tokens]. on_token is called after each
-  /// new column with (step index, that column's ids [batch], their logits [batch, vocab_size]); returning false stops,
-  /// and the columns not generated are left out.
-  std::vector<int32_t> generate(std::span<const int64_t> ids, int64_t batch, int64_t length, int64_t max_new_tokens,
-                                const std::function<bool(int64_t, std::span<const int32_t>, std::span<const float>)>&
-                                    on_token = {}) const;
+  /// Greedy continuation (ties: the lowest id). Returns [batch, length + max_new_tokens]. on_token is called
+  /// after each new column with (step index, that column's ids [batch], their logits [batch, vocab_size]);
+  /// returning false stops, and the columns not generated are left out.
+  std::vector<int32_t> generate(
+      std::span<const int64_t> ids, int64_t batch, int64_t length, int64_t max_new_tokens,
+      const std::function<bool(int64_t, std::span<const int32_t>, std::span<const float>)>& on_token = {})
+      const;
 
   /// A parameter by checkpoint name, float32.
   std::vector<std::string> parameter_names() const;

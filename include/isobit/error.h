@@ -33,13 +33,15 @@ class NotImplemented : public Error {
   using Error::Error;
 };
 
-/// A checkpoint whose family or options the library does not implement (Python: UnsupportedModel, a ValueError).
+/// A checkpoint whose family or options the library does not implement (Python: UnsupportedModel, a
+/// ValueError).
 class UnsupportedModel : public ValueError {
   using ValueError::ValueError;
 };
 
 /// A non-finite value that appeared inside a computation. The state the call was given is as before the call.
-/// Names the smallest (position, layer, stage) of the sequence, whatever the split of the sequence into calls.
+/// Names the smallest (position, layer, stage) of the sequence, whatever the split of the sequence into
+/// calls.
 class NonFiniteError : public ValueError {
  public:
   NonFiniteError(const std::string& what, int64_t position, int64_t layer, std::string stage)

@@ -20,7 +20,8 @@ int num_threads();
 /// 1..1024, else ValueError.
 void set_num_threads(int n);
 
-/// Called between pieces of long work on the calling thread; it may throw to abandon the call (state stays as before).
+/// Called between pieces of long work on the calling thread; it may throw to abandon the call (state stays as
+/// before).
 void set_interrupt_check(std::function<void()> check);
 
 /// Version of the library and of the arithmetic contract.

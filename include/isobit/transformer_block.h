@@ -14,6 +14,8 @@
 
 namespace isobit {
 
+class TransformerLayer;  // packed weights, src/nn
+
 class TransformerBlock {
  public:
   /// Weights are packed (copied). Throws ValueError or TypeError naming the weight or option.
@@ -21,9 +23,10 @@ class TransformerBlock {
   ~TransformerBlock();
   TransformerBlock(TransformerBlock&&) noexcept;
 
-  /// x, out: [batch, length, d_model]. With a state, the tokens continue it; without, they start at position 0.
-  /// lengths (batch entries in 1..length, only without a state): tokens past a row's length are not computed and their
-  /// outputs are +0; the others equal the row alone, bit for bit. On any throw out is unspecified, the state unchanged.
+  /// x, out: [batch, length, d_model]. With a state, the tokens continue it; without, they start at position
+  /// 0. lengths (batch entries in 1..length, only without a state): tokens past a row's length are not
+  /// computed and their outputs are +0; the others equal the row alone, bit for bit. On any throw out is
+  /// unspecified, the state unchanged.
   void forward(const float* x, int64_t batch, int64_t length, float* out, TransformerState* state = nullptr,
                std::span<const int64_t> lengths = {}) const;
 
@@ -38,7 +41,9 @@ class TransformerBlock {
   std::vector<float> weight(const std::string& name) const;
 
  private:
+  friend class CausalLM;
   struct Impl;
+  explicit TransformerBlock(std::shared_ptr<const TransformerLayer> layer);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -13,10 +13,11 @@ enum class NormKind { kRmsNorm, kLayerNorm, kRmsNormOffset };
 enum class MlpKind { kSwiGlu, kGelu, kGeluTanh, kGeGlu, kGeGluTanh };
 enum class RopeType { kLinear, kLlama3, kYarn, kLongRope, kDynamic };
 
-/// Rotary scaling. Which fields a type reads: linear: factor; llama3: factor, low_freq_factor, high_freq_factor,
-/// original_max_position_embeddings; yarn: factor, original_max_position_embeddings, beta_fast, beta_slow, truncate,
-/// mscale, mscale_all_dim, attention_factor; longrope: short_factor, long_factor, original_max_position_embeddings,
-/// factor, attention_factor; dynamic: factor, original_max_position_embeddings (positions beyond it are refused).
+/// Rotary scaling. Which fields a type reads: linear: factor; llama3: factor, low_freq_factor,
+/// high_freq_factor, original_max_position_embeddings; yarn: factor, original_max_position_embeddings,
+/// beta_fast, beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: short_factor,
+/// long_factor, original_max_position_embeddings, factor, attention_factor; dynamic: factor,
+/// original_max_position_embeddings (positions beyond it are refused).
 struct RopeScaling {
   RopeType type = RopeType::kLinear;
   std::optional<double> factor;
@@ -54,7 +55,8 @@ struct TransformerOptions {
   std::optional<double> attn_softcap;
 };
 
-/// The strings of the interface: "rmsnorm", "swiglu", "llama3", ... The readers throw ValueError naming the choices.
+/// The strings of the interface: "rmsnorm", "swiglu", "llama3", ... The readers throw ValueError naming the
+/// choices.
 const char* to_string(NormKind kind);
 const char* to_string(MlpKind kind);
 const char* to_string(RopeType type);

@@ -10,17 +10,21 @@ namespace isobit {
 
 class KvCache;  // native layout, src/state
 
-/// Documented layout (float32, flat, batch_size * n_kv_heads * capacity * head_dim elements; capacity = window or max_tokens):
-/// window == 0: the used part is packed as [batch, kv head, cached_tokens, head_dim];
+/// Documented layout (float32, flat, batch_size * n_kv_heads * capacity * head_dim elements; capacity =
+/// window or max_tokens): window == 0: the used part is packed as [batch, kv head, cached_tokens, head_dim];
 /// window > 0: a ring of `window` slots per (batch, kv head), the key of position p in slot p % window.
-/// Between calls the state keeps the kernels' own layout; k_cache()/v_cache() build the documented one on request,
-/// and a caller who keeps what they return may edit it: the next call reads the edits and updates it in place.
+/// Between calls the state keeps the kernels' own layout; k_cache()/v_cache() build the documented one on
+/// request, and a caller who keeps what they return may edit it: the next call reads the edits and updates it
+/// in place.
 class TransformerState {
  public:
-  TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window = 0);
-  /// From documented buffers (copied). Throws ValueError on a wrong length, cached_tokens out of range or non-finite values.
-  TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens, const float* k_cache,
-                   const float* v_cache, int64_t buffer_size, int64_t cached_tokens, int64_t window);
+  TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
+                   int64_t window = 0);
+  /// From documented buffers (copied). Throws ValueError on a wrong length, cached_tokens out of range or
+  /// non-finite values.
+  TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
+                   const float* k_cache, const float* v_cache, int64_t buffer_size, int64_t cached_tokens,
+                   int64_t window);
   ~TransformerState();
   TransformerState(TransformerState&&) noexcept;
   TransformerState& operator=(TransformerState&&) noexcept;

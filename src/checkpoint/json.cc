@@ -76,7 +76,14 @@ std::string describe(const json::exception& error) {
   return shorten(text, 200);
 }
 
+void refuse_nul(std::string_view text, const std::string& where) {
+  const size_t at = text.find('\0');
+  if (at != text.npos)
+    throw ValueError(where + ": expected UTF-8 JSON, got a NUL at byte " + std::to_string(at));
+}
+
 json parse_json(std::string_view text, const std::string& where) {
+  refuse_nul(text, where);
   std::vector<std::set<std::string>> open_objects;
   int depth = 0;
   const auto check = [&](int, json::parse_event_t event, json& parsed) {

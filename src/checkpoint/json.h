@@ -16,6 +16,9 @@ inline constexpr int kMaxJsonDepth = 64;
 /// "Infinity"}, become floating-point values.
 nlohmann::json parse_json(std::string_view text, const std::string& where);
 
+/// The parser takes a NUL for the end of the text and would not look at what follows; ValueError if there is
+/// one.
+void refuse_nul(std::string_view text, const std::string& where);
 /// What the parser complained about, shortened, in ASCII.
 std::string describe(const nlohmann::json::exception& error);
 /// A value as JSON, shortened, in ASCII.

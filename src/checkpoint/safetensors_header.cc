@@ -271,6 +271,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, cons
   const size_t first = json.find_first_not_of(" \t\r\n");
   if (first == json.npos || json[first] != '{')
     throw ValueError(where + ": header: expected a JSON object, got text that does not begin with {");
+  refuse_nul(json, where + ": header");
   SafetensorsHeader header;
   header.data_begin = sizeof length + length;
   HeaderReader reader(header, where);

@@ -8,7 +8,8 @@
 
 namespace isobit {
 
-// Anonymous mappings are zero, page-aligned and lazy. Large ones ask for huge pages: weights and caches are streamed.
+// Anonymous mappings are zero, page-aligned and lazy. Large ones ask for huge pages: weights and caches are
+// streamed.
 AlignedBuffer::AlignedBuffer(int64_t floats) : size_(floats) {
   if (floats == 0) return;
   if (floats < 0 || floats > std::numeric_limits<int64_t>::max() / 8) throw std::bad_alloc();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floating-point environment of the contract: round to nearest even, subnormals kept, whatever the host has set.
+// The floating-point environment of the contract: round to nearest even, subnormals kept, whatever the host
+// has set.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ class FpEnv {
   }
 
  private:
-  static constexpr uint32_t kDefault = 0x1f80;  // all exceptions masked, no flags, nearest even, no FTZ, no DAZ
+  static constexpr uint32_t kDefault =
+      0x1f80;  // all exceptions masked, no flags, nearest even, no FTZ, no DAZ
   uint32_t saved_;
 #elif defined(__aarch64__)
   FpEnv() {

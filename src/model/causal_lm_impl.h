@@ -21,15 +21,15 @@ struct CausalLM::Impl {
   PackedMatrix embedding;
   PackedMatrix own_head;  // empty when tied
   ops::NormWeights final_norm;
-  std::vector<std::unique_ptr<TransformerLayer>> layers;
+  std::vector<std::shared_ptr<const TransformerLayer>> layers;
   WorkspacePool workspaces;
 
   const PackedMatrix& head() const { return tied ? embedding : own_head; }
 
   /// Where hidden states go: all tokens' logits, or only those of each row's last token.
   enum class Want { kAll, kLast };
-  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state, Want want,
-           std::span<const int64_t> lengths) const;
+  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state,
+           Want want, std::span<const int64_t> lengths) const;
 };
 
 struct CausalLMState::Impl {

@@ -38,7 +38,9 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
   const int64_t d = plan.d_model, vocab = plan.vocab_size, n_layers = plan.n_layers;
   const int64_t pos0 = state.position();
   std::vector<TransformerState>& caches = state.impl_->layers;
-  const auto last_of = [&](int64_t row) { return pos0 + (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) - 1; };
+  const auto last_of = [&](int64_t row) {
+    return pos0 + (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) - 1;
+  };
   if (want == Want::kAll && !lengths.empty()) std::fill_n(logits, batch * length * vocab, 0.0f);
 
   layers.front()->reserve_positions(pos0 + length);
@@ -52,7 +54,8 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
       ops::embed(embedding, ids.data() + s.source, s.count, x + s.offset * d);
     for (int64_t i = 0; i < n_layers; ++i) {
       check_interrupt();
-      layers[static_cast<size_t>(i)]->forward(x, pass, caches[static_cast<size_t>(i)].impl().cache, w, faults, i);
+      layers[static_cast<size_t>(i)]->forward(x, pass, caches[static_cast<size_t>(i)].impl().cache, w, faults,
+                                              i);
     }
     // The head computes only what was asked for: these tokens become a pass of their own.
     TokenBatch asked;
@@ -63,7 +66,8 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
         if (last < s.pos0 || last >= s.pos0 + s.count) continue;
         part = {s.row, last, 1, s.offset + last - s.pos0, s.row};
       }
-      std::memmove(x + asked.tokens * d, x + part.offset * d, static_cast<size_t>(part.count * d) * sizeof(float));
+      std::memmove(x + asked.tokens * d, x + part.offset * d,
+                   static_cast<size_t>(part.count * d) * sizeof(float));
       part.offset = asked.tokens;
       asked.segments.push_back(part);
       asked.tokens += part.count;
@@ -83,19 +87,21 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
   transaction.commit();
 }
 
-void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState* state,
-                       bool last_only, std::span<const int64_t> lengths) const {
+void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits,
+                       CausalLMState* state, bool last_only, std::span<const int64_t> lengths) const {
   const FpEnv environment;
   const ModelPlan& plan = impl_->plan;
   if (state)
-    expect(state->impl_->owner == impl_.get(), kWho, "state", "a state of this model", "a state of another model");
+    expect(state->impl_->owner == impl_.get(), kWho, "state", "a state of this model",
+           "a state of another model");
   check_tokens(kWho, batch, length, impl_->max_positions, state ? state->position() : 0, lengths, state);
-  expect(static_cast<int64_t>(ids.size()) == batch * length, kWho, "ids", std::to_string(batch * length) + " ids",
-         std::to_string(ids.size()));
+  expect(static_cast<int64_t>(ids.size()) == batch * length, kWho, "ids",
+         std::to_string(batch * length) + " ids", std::to_string(ids.size()));
   for (size_t i = 0; i < ids.size(); ++i)
-    expect(ids[i] >= 0 && ids[i] < plan.vocab_size, kWho, "ids", "integers in 0.." + std::to_string(plan.vocab_size - 1),
-           std::to_string(ids[i]) + " at row " + std::to_string(static_cast<int64_t>(i) / length) + ", column " +
-               std::to_string(static_cast<int64_t>(i) % length));
+    expect(ids[i] >= 0 && ids[i] < plan.vocab_size, kWho, "ids",
+           "integers in 0.." + std::to_string(plan.vocab_size - 1),
+           std::to_string(ids[i]) + " at row " + std::to_string(static_cast<int64_t>(i) / length) +
+               ", column " + std::to_string(static_cast<int64_t>(i) % length));
   std::optional<CausalLMState> fresh;
   CausalLMState& s = state ? *state : fresh.emplace(allocate_state(batch, length));
   for (int64_t i = 0; i < plan.n_layers; ++i) {
@@ -128,7 +134,8 @@ CausalLMState CausalLM::allocate_state(int64_t batch_size, int64_t max_tokens) c
 }
 
 void CausalLM::reset_state(CausalLMState& state) const {
-  expect(state.impl_->owner == impl_.get(), kWho, "state", "a state of this model", "a state of another model");
+  expect(state.impl_->owner == impl_.get(), kWho, "state", "a state of this model",
+         "a state of another model");
   for (TransformerState& layer : state.impl_->layers) layer.reset();
 }
 
@@ -141,7 +148,8 @@ int64_t CausalLMState::max_tokens() const { return impl_->max_tokens; }
 int64_t CausalLMState::position() const { return impl_->layers.front().cached_tokens(); }
 int64_t CausalLMState::n_layers() const { return static_cast<int64_t>(impl_->layers.size()); }
 TransformerState& CausalLMState::layer(int64_t i) {
-  expect(i >= 0 && i < n_layers(), "CausalLMState", "layer", "0.." + std::to_string(n_layers() - 1), std::to_string(i));
+  expect(i >= 0 && i < n_layers(), "CausalLMState", "layer", "0.." + std::to_string(n_layers() - 1),
+         std::to_string(i));
   return impl_->layers[static_cast<size_t>(i)];
 }
 

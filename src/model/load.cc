@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint directory -> packed model. Everything that can be wrong is found from headers before a weight is read.
+// Checkpoint directory -> packed model. Everything that can be wrong is found from headers before a weight is
+// read.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -65,7 +66,8 @@ class Loader {
     for (const std::string& wanted : plan_.checkpoint_names()) {
       std::string name = resolve_name(source_, wanted);
       // A tied model stores its one table under either name, or both.
-      if (name.empty() && plan_.tie_embeddings && (wanted == plan_.head_name || wanted == plan_.embed_name)) continue;
+      if (name.empty() && plan_.tie_embeddings && (wanted == plan_.head_name || wanted == plan_.embed_name))
+        continue;
       if (name.empty())
         missing.push_back(wanted);
       else
@@ -76,9 +78,9 @@ class Loader {
     if (missing.empty()) return;
     std::string text;
     for (size_t i = 0; i < missing.size() && i < 5; ++i) text += (i ? ", " : "") + missing[i];
-    throw UnsupportedModel(refusal(kWho, "checkpoint", "every tensor of the plan",
-                                   std::to_string(missing.size()) + " missing: " + text +
-                                       (missing.size() > 5 ? ", ..." : "")));
+    throw UnsupportedModel(
+        refusal(kWho, "checkpoint", "every tensor of the plan",
+                std::to_string(missing.size()) + " missing: " + text + (missing.size() > 5 ? ", ..." : "")));
   }
 
   void check_unused() {
@@ -98,9 +100,11 @@ class Loader {
     TensorView t = view(wanted);
     const std::vector<int64_t> shape = {plan_.vocab_size, plan_.d_model};
     if (t.shape != shape)
-      throw ValueError(refusal(kWho, wanted, "shape (vocab_size, d_model) = (" + std::to_string(shape[0]) + ", " +
-                                                 std::to_string(shape[1]) + ")",
-                               "rank " + std::to_string(t.shape.size()) + ", " + std::to_string(t.size()) + " values"));
+      throw ValueError(
+          refusal(kWho, wanted,
+                  "shape (vocab_size, d_model) = (" + std::to_string(shape[0]) + ", " +
+                      std::to_string(shape[1]) + ")",
+                  "rank " + std::to_string(t.shape.size()) + ", " + std::to_string(t.size()) + " values"));
     return t;
   }
 
@@ -112,22 +116,26 @@ class Loader {
   }
 
   static bool same_bytes(const TensorView& a, const TensorView& b) {
-    return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
+    return a.dtype == b.dtype && a.shape == b.shape &&
+           std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
   }
 
   template <typename Done>
   void load_top(Done& done) {
     const bool has_embed = names_.contains(plan_.embed_name), has_head = names_.contains(plan_.head_name);
-    // Tied in the config and both stored: one table if they are equal, else both are used, as transformers does.
+    // Tied in the config and both stored: one table if they are equal, else both are used, as transformers
+    // does.
     model_.tied = plan_.tie_embeddings &&
                   (!has_embed || !has_head || same_bytes(matrix(plan_.embed_name), matrix(plan_.head_name)));
     const TensorView norm = view(plan_.norm_name);
     expect(norm.shape == std::vector<int64_t>{plan_.d_model}, kWho, plan_.norm_name,
-           "shape (d_model,) = (" + std::to_string(plan_.d_model) + ",)", std::to_string(norm.size()) + " values");
+           "shape (d_model,) = (" + std::to_string(plan_.d_model) + ",)",
+           std::to_string(norm.size()) + " values");
     model_.final_norm.eps = static_cast<float>(plan_.norm_eps);
     model_.final_norm.weight.resize(static_cast<size_t>(plan_.d_model));
     widen_to_f32(norm, model_.final_norm.weight.data());
-    expect(kernels::active_table().first_nonfinite(model_.final_norm.weight.data(), plan_.d_model) == plan_.d_model,
+    expect(kernels::active_table().first_nonfinite(model_.final_norm.weight.data(), plan_.d_model) ==
+               plan_.d_model,
            kWho, plan_.norm_name, "finite values", "NaN or infinity");
     model_.embedding = pack(has_embed ? plan_.embed_name : plan_.head_name);
     if (!model_.tied) model_.own_head = pack(plan_.head_name);
@@ -150,10 +158,10 @@ class Loader {
     check_fused_rows(index);
     const std::string who = std::string(kWho) + " layer " + std::to_string(i);
     const TransformerOptions options = resolve_options(plan_.layers[index], weights, who.c_str());
-    expect(weights.at("input_layernorm.weight").shape[0] == plan_.d_model, who.c_str(), "input_layernorm.weight",
-           "d_model = " + std::to_string(plan_.d_model) + " values",
+    expect(weights.at("input_layernorm.weight").shape[0] == plan_.d_model, who.c_str(),
+           "input_layernorm.weight", "d_model = " + std::to_string(plan_.d_model) + " values",
            std::to_string(weights.at("input_layernorm.weight").shape[0]));
-    model_.layers.push_back(std::make_unique<TransformerLayer>(weights, options, who.c_str()));
+    model_.layers.push_back(std::make_shared<const TransformerLayer>(weights, options, who.c_str()));
     for (const WeightSource& w : plan_.layer_weights[index]) source_.drop(names_.at(w.checkpoint_name));
   }
 
@@ -180,9 +188,11 @@ class Loader {
 CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOptions& options) {
   const FpEnv environment;  // numbers of the config are read under it as well
   if (!std::filesystem::exists(directory))
-    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory", "'" + directory.string() + "', which does not exist"));
+    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
+                               "'" + directory.string() + "', which does not exist"));
   if (!std::filesystem::is_directory(directory))
-    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory", "'" + directory.string() + "', which is no directory"));
+    throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
+                               "'" + directory.string() + "', which is no directory"));
   const ModelPlan plan = plan_for(HFConfig::from_json(directory));
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Source source{checkpoint.names(), [&](const std::string& n) { return checkpoint.contains(n); },
@@ -195,8 +205,10 @@ CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOption
 }
 
 CausalLM::CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options) : CausalLM() {
-  Source source{{}, [&](const std::string& n) { return weights.contains(n); },
-                [&](const std::string& n) { return weights.at(n); }, [](const std::string&) {}};
+  Source source{{},
+                [&](const std::string& n) { return weights.contains(n); },
+                [&](const std::string& n) { return weights.at(n); },
+                [](const std::string&) {}};
   for (const auto& [name, tensor] : weights) source.names.push_back(name);
   const FpEnv environment;
   impl_->plan = plan;

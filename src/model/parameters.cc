@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded model's parameters by checkpoint name, unpacked to the values the checkpoint gave.
+// A loaded model's parts: its layers as blocks, and its parameters by checkpoint name, unpacked to the values
+// the checkpoint gave.
 #include "core/checked.h"
 #include "model/causal_lm_impl.h"
 
@@ -9,6 +10,12 @@ std::vector<std::string> CausalLM::parameter_names() const {
   std::vector<std::string> names = impl_->plan.checkpoint_names();
   if (impl_->tied) std::erase(names, impl_->plan.head_name);
   return names;
+}
+
+TransformerBlock CausalLM::block(int64_t i) const {
+  const auto n = static_cast<int64_t>(impl_->layers.size());
+  expect(i >= 0 && i < n, "CausalLM", "block", "0.." + std::to_string(n - 1), std::to_string(i));
+  return TransformerBlock(impl_->layers[static_cast<size_t>(i)]);
 }
 
 std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {
@@ -25,7 +32,8 @@ std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {
       else
         shape[0] += part[0];  // a fused tensor is the slices below each other
     }
-  if (shape.empty()) throw ValueError(refusal("CausalLM", "parameter", "a checkpoint name of this model", "'" + name + "'"));
+  if (shape.empty())
+    throw ValueError(refusal("CausalLM", "parameter", "a checkpoint name of this model", "'" + name + "'"));
   return shape;
 }
 

@@ -20,7 +20,8 @@ void check_tokens(const char* who, int64_t batch, int64_t length, int64_t max_po
   expect(static_cast<int64_t>(lengths.size()) == batch, who, "lengths", std::to_string(batch) + " integers",
          std::to_string(lengths.size()));
   for (const int64_t n : lengths)
-    expect(n >= 1 && n <= length, who, "lengths", "integers in 1.." + std::to_string(length), std::to_string(n));
+    expect(n >= 1 && n <= length, who, "lengths", "integers in 1.." + std::to_string(length),
+           std::to_string(n));
 }
 
 void check_state(const char* who, const TransformerState::Impl& state, int64_t batch, int64_t kv_heads,

@@ -9,7 +9,8 @@
 
 namespace isobit {
 
-/// Sizes, the rotary limit (`cached` + length <= max_positions) and ragged lengths (1..length each, no state).
+/// Sizes, the rotary limit (`cached` + length <= max_positions) and ragged lengths (1..length each, no
+/// state).
 void check_tokens(const char* who, int64_t batch, int64_t length, int64_t max_positions, int64_t cached,
                   std::span<const int64_t> lengths, const void* state);
 

@@ -34,12 +34,14 @@ class Checker {
   /// A weight that must be there, of rank `rank`.
   const TensorView& require(const std::string& name, size_t rank) const {
     const auto found = weights_.find(name);
-    if (found == weights_.end()) throw ValueError(refusal(who_, name, "this weight", "no weight of that name"));
+    if (found == weights_.end())
+      throw ValueError(refusal(who_, name, "this weight", "no weight of that name"));
     const TensorView& t = found->second;
     if (t.dtype != DType::F32 && t.dtype != DType::BF16 && t.dtype != DType::F16)
       throw TypeError(refusal(who_, name, "float32 values", dtype_name(t.dtype)));
-    expect(t.shape.size() == rank && std::all_of(t.shape.begin(), t.shape.end(), [](int64_t n) { return n > 0; }), who_,
-           name, "a non-empty tensor of rank " + std::to_string(rank), "shape " + shape_text(t.shape));
+    expect(t.shape.size() == rank &&
+               std::all_of(t.shape.begin(), t.shape.end(), [](int64_t n) { return n > 0; }),
+           who_, name, "a non-empty tensor of rank " + std::to_string(rank), "shape " + shape_text(t.shape));
     return t;
   }
   void shape(const std::string& name, const std::vector<int64_t>& wanted) {
@@ -67,7 +69,8 @@ class Checker {
 
 }  // namespace
 
-TransformerOptions resolve_options(const TransformerOptions& given, const WeightMap& weights, const char* who) {
+TransformerOptions resolve_options(const TransformerOptions& given, const WeightMap& weights,
+                                   const char* who) {
   TransformerOptions o = given;
   Checker check(weights, who);
   const int64_t d = check.require("input_layernorm.weight", 1).shape[0];
@@ -75,8 +78,8 @@ TransformerOptions resolve_options(const TransformerOptions& given, const Weight
   check.positive("n_heads", o.n_heads);
   if (!o.n_kv_heads) o.n_kv_heads = o.n_heads;
   check.positive("n_kv_heads", *o.n_kv_heads);
-  expect(o.n_heads % *o.n_kv_heads == 0, who, "n_kv_heads", "a divisor of n_heads = " + std::to_string(o.n_heads),
-         std::to_string(*o.n_kv_heads));
+  expect(o.n_heads % *o.n_kv_heads == 0, who, "n_kv_heads",
+         "a divisor of n_heads = " + std::to_string(o.n_heads), std::to_string(*o.n_kv_heads));
   if (!o.head_dim) {
     expect(d % o.n_heads == 0, who, "head_dim",
            "to be given where d_model = " + std::to_string(d) + " is no multiple of n_heads", "None");

@@ -16,31 +16,35 @@ namespace {
 
 constexpr const char* kWho = "TransformerBlock";
 
-TransformerLayer make_layer(const WeightMap& weights, const TransformerOptions& options) {
+std::shared_ptr<const TransformerLayer> make_layer(const WeightMap& weights,
+                                                   const TransformerOptions& options) {
   const FpEnv environment;
-  return {weights, resolve_options(options, weights, kWho), kWho};
+  return std::make_shared<const TransformerLayer>(weights, resolve_options(options, weights, kWho), kWho);
 }
 
 }  // namespace
 
 struct TransformerBlock::Impl {
-  Impl(const WeightMap& weights, const TransformerOptions& options) : layer(make_layer(weights, options)) {}
-  TransformerLayer layer;
+  explicit Impl(std::shared_ptr<const TransformerLayer> layer) : layer(std::move(layer)) {}
+  std::shared_ptr<const TransformerLayer> layer;
   WorkspacePool workspaces;
 };
 
 TransformerBlock::TransformerBlock(const WeightMap& weights, const TransformerOptions& options)
-    : impl_(std::make_unique<Impl>(weights, options)) {}
+    : TransformerBlock(make_layer(weights, options)) {}
+TransformerBlock::TransformerBlock(std::shared_ptr<const TransformerLayer> layer)
+    : impl_(std::make_unique<Impl>(std::move(layer))) {}
 TransformerBlock::~TransformerBlock() = default;
 TransformerBlock::TransformerBlock(TransformerBlock&&) noexcept = default;
 
-void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, float* out, TransformerState* state,
-                               std::span<const int64_t> lengths) const {
+void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, float* out,
+                               TransformerState* state, std::span<const int64_t> lengths) const {
   const FpEnv environment;
-  const TransformerLayer& layer = impl_->layer;
+  const TransformerLayer& layer = *impl_->layer;
   const TransformerOptions& options = layer.options();
   const int64_t d = layer.d_model();
-  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths, state);
+  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths,
+               state);
   std::optional<TransformerState> fresh;
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
   check_state(kWho, s, batch, *options.n_kv_heads, *options.head_dim, options.window, length);
@@ -70,19 +74,21 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
 }
 
 TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t max_tokens) const {
-  const TransformerOptions& o = impl_->layer.options();
-  expect(max_tokens <= o.max_positions, kWho, "max_tokens", "at most max_positions = " + std::to_string(o.max_positions),
-         std::to_string(max_tokens));
+  const TransformerOptions& o = impl_->layer->options();
+  expect(max_tokens <= o.max_positions, kWho, "max_tokens",
+         "at most max_positions = " + std::to_string(o.max_positions), std::to_string(max_tokens));
   return {batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window};
 }
 
-const TransformerOptions& TransformerBlock::options() const { return impl_->layer.options(); }
-int64_t TransformerBlock::d_model() const { return impl_->layer.d_model(); }
-int64_t TransformerBlock::intermediate() const { return impl_->layer.intermediate(); }
-std::vector<std::string> TransformerBlock::weight_names() const { return impl_->layer.weight_names(); }
+const TransformerOptions& TransformerBlock::options() const { return impl_->layer->options(); }
+int64_t TransformerBlock::d_model() const { return impl_->layer->d_model(); }
+int64_t TransformerBlock::intermediate() const { return impl_->layer->intermediate(); }
+std::vector<std::string> TransformerBlock::weight_names() const { return impl_->layer->weight_names(); }
 std::vector<int64_t> TransformerBlock::weight_shape(const std::string& name) const {
-  return impl_->layer.weight_shape(name);
+  return impl_->layer->weight_shape(name);
 }
-std::vector<float> TransformerBlock::weight(const std::string& name) const { return impl_->layer.weight(name); }
+std::vector<float> TransformerBlock::weight(const std::string& name) const {
+  return impl_->layer->weight(name);
+}
 
 }  // namespace isobit

@@ -51,7 +51,8 @@ void TransformerLayer::place_vector(std::vector<float>& v, const WeightMap& weig
   }
 }
 
-TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOptions& options, const char* who)
+TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOptions& options,
+                                   const char* who)
     : options_(options) {
   d_model_ = weights.at("input_layernorm.weight").shape[0];
   intermediate_ = weights.at("up_proj.weight").shape[0];
@@ -85,10 +86,12 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
     place_vector(head_norm_.query, weights, {"q_norm.weight"}, who);
     place_vector(head_norm_.key, weights, {"k_norm.weight"}, who);
   }
-  // 1/sqrt(head_dim) in binary64, then one rounding; the binary64 root and division are correctly rounded everywhere.
+  // 1/sqrt(head_dim) in binary64, then one rounding; the binary64 root and division are correctly rounded
+  // everywhere.
   attention_ = {options.window, static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_.head_dim))),
                 static_cast<float>(options.attn_softcap.value_or(0.0))};
-  rope_ = RopeTable::shared(*options.rope_dim, options.rope_theta, options.rope_scaling, options.max_positions);
+  rope_ =
+      RopeTable::shared(*options.rope_dim, options.rope_theta, options.rope_scaling, options.max_positions);
 }
 
 void TransformerLayer::forward(float* x, const TokenBatch& pass, KvCache& cache, Workspace& w, Faults& faults,
@@ -113,7 +116,8 @@ void TransformerLayer::forward(float* x, const TokenBatch& pass, KvCache& cache,
   ops::attention(heads_, attention_, qkv, pass, cache, attended, faults, layer);
   if (!ops::linear(attended, q_width, tokens, output_, bias(output_bias_), projected, d))
     faults.sanitize(pass, layer, Stage::kOutput, projected, d, d);
-  if (!ops::residual(x, projected, tokens * d)) faults.sanitize(pass, layer, Stage::kAttentionResidual, x, d, d);
+  if (!ops::residual(x, projected, tokens * d))
+    faults.sanitize(pass, layer, Stage::kAttentionResidual, x, d, d);
 
   ops::norm(post_norm_, x, pass, normed, faults, layer, Stage::kPostNorm);
   if (!ops::linear(normed, d, tokens, gate_up_, bias(gate_up_bias_), gate_up, gate_up_.n)) {

@@ -24,7 +24,7 @@ namespace isobit {
 
 /// Activations of one pass, kept between calls so that a decode step allocates nothing.
 struct Workspace {
-  AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated, logits;
+  AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated;
 };
 
 /// Lends workspaces to calls that may run at the same time.
@@ -46,9 +46,10 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
-/// Fills in defaults from the weights' shapes and checks everything: names, shapes, dtypes, options (interface rules).
-/// Throws ValueError or TypeError that begins with "[who]".
-TransformerOptions resolve_options(const TransformerOptions& options, const WeightMap& weights, const char* who);
+/// Fills in defaults from the weights' shapes and checks everything: names, shapes, dtypes, options
+/// (interface rules). Throws ValueError or TypeError that begins with "[who]".
+TransformerOptions resolve_options(const TransformerOptions& options, const WeightMap& weights,
+                                   const char* who);
 
 class TransformerLayer {
  public:
@@ -78,7 +79,8 @@ class TransformerLayer {
     int64_t begin = 0, end = 0;
   };
   const Place& place(const std::string& name) const;
-  void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names, const char* who);
+  void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
+                    const char* who);
   void place_vector(std::vector<float>& v, const WeightMap& weights, const std::vector<std::string>& names,
                     const char* who);
 

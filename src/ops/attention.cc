@@ -11,13 +11,16 @@
 namespace isobit::ops {
 namespace {
 
-// Head norm and rotation of one token's [q | k | v]; returns the first stage with a non-finite value, or kScores.
-Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, int64_t position, float* qkv) {
+// Head norm and rotation of one token's [q | k | v]; returns the first stage with a non-finite value, or
+// kScores.
+Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, int64_t position,
+                   float* qkv) {
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim;
   float* keys = qkv + shape.heads * hd;
   if (!norm.query.empty()) {
-    if (table.rms_norm(qkv, hd, shape.heads, hd, norm.query.data(), norm.eps, norm.offset, qkv, hd) != shape.heads)
+    if (table.rms_norm(qkv, hd, shape.heads, hd, norm.query.data(), norm.eps, norm.offset, qkv, hd) !=
+        shape.heads)
       return Stage::kQueryNorm;
     if (table.rms_norm(keys, hd, shape.kv_heads, hd, norm.key.data(), norm.eps, norm.offset, keys, hd) !=
         shape.kv_heads)
@@ -54,12 +57,13 @@ void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTa
       faults.record(pass.segment_of(t).row, pass.position_of(t), layer, stage);
 }
 
-void attention(const HeadShape& shape, const AttentionOptions& options, const float* qkv, const TokenBatch& pass,
-               const KvCache& cache, float* out, Faults& faults, int64_t layer) {
+void attention(const HeadShape& shape, const AttentionOptions& options, const float* qkv,
+               const TokenBatch& pass, const KvCache& cache, float* out, Faults& faults, int64_t layer) {
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim, width = shape.width(), out_width = shape.heads * hd;
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t step = std::max<int64_t>(1, 48 / group);  // positions of a unit: four register tiles of query rows
+  const int64_t step =
+      std::max<int64_t>(1, 48 / group);  // positions of a unit: four register tiles of query rows
   struct Unit {
     const Segment* segment;
     int64_t first;  // token of the segment

@@ -36,7 +36,7 @@ struct AttentionOptions {
 };
 
 /// out: [tokens, heads * head_dim]. The pass's own keys and values must be in the cache.
-void attention(const HeadShape& shape, const AttentionOptions& options, const float* qkv, const TokenBatch& pass,
-               const KvCache& cache, float* out, Faults& faults, int64_t layer);
+void attention(const HeadShape& shape, const AttentionOptions& options, const float* qkv,
+               const TokenBatch& pass, const KvCache& cache, float* out, Faults& faults, int64_t layer);
 
 }  // namespace isobit::ops

@@ -13,7 +13,8 @@ namespace {
 // Runs body(first, count) over [0, n) in pieces that are worth a thread.
 template <typename Body>
 void in_pieces(int64_t n, int64_t piece, const Body& body) {
-  cpu::parallel_for((n + piece - 1) / piece, [&](int64_t i) { body(i * piece, std::min(piece, n - i * piece)); });
+  cpu::parallel_for((n + piece - 1) / piece,
+                    [&](int64_t i) { body(i * piece, std::min(piece, n - i * piece)); });
 }
 
 constexpr int64_t kPieceFloats = 1 << 15;
@@ -22,14 +23,15 @@ int64_t norm_rows(const NormWeights& w, const float* x, int64_t rows, float* y) 
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t d = static_cast<int64_t>(w.weight.size());
   if (w.kind == NormKind::kLayerNorm)
-    return table.layer_norm(x, d, rows, d, w.weight.data(), w.bias.empty() ? nullptr : w.bias.data(), w.eps, y, d);
+    return table.layer_norm(x, d, rows, d, w.weight.data(), w.bias.empty() ? nullptr : w.bias.data(), w.eps,
+                            y, d);
   return table.rms_norm(x, d, rows, d, w.weight.data(), w.eps, w.kind == NormKind::kRmsNormOffset, y, d);
 }
 
 }  // namespace
 
-void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y, Faults& faults, int64_t layer,
-          Stage stage) {
+void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y, Faults& faults,
+          int64_t layer, Stage stage) {
   const int64_t d = static_cast<int64_t>(w.weight.size());
   std::atomic<bool> finite{true};
   in_pieces(pass.tokens, std::max<int64_t>(1, kPieceFloats / d), [&](int64_t first, int64_t count) {
@@ -47,9 +49,9 @@ bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, fl
   const kernels::KernelTable& table = kernels::active_table();
   const bool gated = is_gated(kind);
   const int64_t ld = gated ? 2 * width : width;
-  const auto f = kind == MlpKind::kSwiGlu                              ? kernels::Activation::kSilu
+  const auto f = kind == MlpKind::kSwiGlu                            ? kernels::Activation::kSilu
                  : kind == MlpKind::kGelu || kind == MlpKind::kGeGlu ? kernels::Activation::kGelu
-                                                                      : kernels::Activation::kGeluTanh;
+                                                                     : kernels::Activation::kGeluTanh;
   std::atomic<bool> finite{true};
   in_pieces(tokens, std::max<int64_t>(1, kPieceFloats / 2 / width), [&](int64_t first, int64_t count) {
     for (int64_t t = first; t < first + count; ++t)

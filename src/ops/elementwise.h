@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to tokens one by one: norms, the MLP's activation, residuals, the embedding and the greedy choice.
+// What happens to tokens one by one: norms, the MLP's activation, residuals, the embedding and the greedy
+// choice.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,11 @@ struct NormWeights {
 };
 
 /// y = norm(x) for [tokens, d]; tokens whose sums are not finite are recorded and become zeros.
-void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y, Faults& faults, int64_t layer, Stage stage);
+void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y, Faults& faults,
+          int64_t layer, Stage stage);
 
-/// act[t, i] = f(gu[t, i]) * gu[t, width + i] (gated) or f(gu[t, i]); gu: [tokens, 2 * width] or [tokens, width].
-/// Returns whether all is finite.
+/// act[t, i] = f(gu[t, i]) * gu[t, width + i] (gated) or f(gu[t, i]); gu: [tokens, 2 * width] or [tokens,
+/// width]. Returns whether all is finite.
 bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, float* act);
 
 /// x = x + y for `n` values; returns whether all is finite.

@@ -11,11 +11,25 @@
 namespace isobit {
 
 const char* to_string(Stage stage) {
-  static constexpr const char* kNames[] = {
-      "input norm",         "query projection", "key projection",  "value projection", "query norm",
-      "key norm",           "rotary embedding", "attention scores", "attention output", "output projection",
-      "attention residual", "post-attention norm", "gate projection", "up projection",  "activation",
-      "down projection",    "mlp residual",     "final norm",      "logits"};
+  static constexpr const char* kNames[] = {"input norm",
+                                           "query projection",
+                                           "key projection",
+                                           "value projection",
+                                           "query norm",
+                                           "key norm",
+                                           "rotary embedding",
+                                           "attention scores",
+                                           "attention output",
+                                           "output projection",
+                                           "attention residual",
+                                           "post-attention norm",
+                                           "gate projection",
+                                           "up projection",
+                                           "activation",
+                                           "down projection",
+                                           "mlp residual",
+                                           "final norm",
+                                           "logits"};
   return kNames[static_cast<int>(stage)];
 }
 
@@ -29,13 +43,15 @@ void Faults::record(int64_t row, int64_t position, int64_t layer, Stage stage) {
 
 void Faults::raise_if_any(const char* who) const {
   if (!any()) return;
-  throw NonFiniteError("[" + std::string(who) + "] non-finite value at position " + std::to_string(position_) +
-                           ", layer " + std::to_string(layer_) + ", stage '" + to_string(stage_) + "' (batch row " +
-                           std::to_string(row_) + "); the state is as before the call",
+  throw NonFiniteError("[" + std::string(who) + "] non-finite value at position " +
+                           std::to_string(position_) + ", layer " + std::to_string(layer_) + ", stage '" +
+                           to_string(stage_) + "' (batch row " + std::to_string(row_) +
+                           "); the state is as before the call",
                        position_, layer_, to_string(stage_));
 }
 
-void Faults::sanitize(const TokenBatch& pass, int64_t layer, Stage stage, float* x, int64_t ld, int64_t width) {
+void Faults::sanitize(const TokenBatch& pass, int64_t layer, Stage stage, float* x, int64_t ld,
+                      int64_t width) {
   const auto& table = kernels::active_table();
   for (int64_t t = 0; t < pass.tokens; ++t) {
     float* row = x + t * ld;

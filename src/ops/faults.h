@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Non-finite values inside a computation: which was the first, and how the rest stays clean.
 //
-// A stage that meets one records its token and replaces the token's values by zeros, so that nothing non-finite is ever
-// cached or read by another position. Later layers run on: causality keeps smaller positions exact, and one of them may
-// still turn out to be the first. The call then raises for the smallest (position, layer, stage, row), which is the same
-// however the sequence was cut into calls.
+// A stage that meets one records its token and replaces the token's values by zeros, so that nothing
+// non-finite is ever cached or read by another position. Later layers run on: causality keeps smaller
+// positions exact, and one of them may still turn out to be the first. The call then raises for the smallest
+// (position, layer, stage, row), which is the same however the sequence was cut into calls.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,25 @@ namespace isobit {
 
 /// In the order of a layer's data flow.
 enum class Stage : int {
-  kInputNorm, kQuery, kKey, kValue, kQueryNorm, kKeyNorm, kRotary, kScores, kAttention, kOutput, kAttentionResidual,
-  kPostNorm, kGate, kUp, kActivation, kDown, kMlpResidual, kFinalNorm, kLogits
+  kInputNorm,
+  kQuery,
+  kKey,
+  kValue,
+  kQueryNorm,
+  kKeyNorm,
+  kRotary,
+  kScores,
+  kAttention,
+  kOutput,
+  kAttentionResidual,
+  kPostNorm,
+  kGate,
+  kUp,
+  kActivation,
+  kDown,
+  kMlpResidual,
+  kFinalNorm,
+  kLogits
 };
 const char* to_string(Stage stage);
 

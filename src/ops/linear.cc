@@ -56,8 +56,10 @@ void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) 
   }
 }
 
-// Units of about a quarter megabyte of weights by 96 rows: small enough to balance, large enough to reuse both.
-bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y, int64_t ldy) {
+// Units of about a quarter megabyte of weights by 96 rows: small enough to balance, large enough to reuse
+// both.
+bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
+            int64_t ldy) {
   constexpr int64_t kRows = 96;
   constexpr int64_t kUnitFloats = int64_t{1} << 16;
   const kernels::KernelTable& table = kernels::active_table();
@@ -69,10 +71,11 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
     const int64_t row = unit / col_units * kRows, col = unit % col_units * step;
     const int64_t n_rows = std::min(kRows, rows - row), n_cols = std::min(step, w.n - col);
     float* out = y + row * ldy + col;
-    table.matmul(x + row * ldx, ldx, n_rows, w.panels.data() + col * w.k, w.k, n_cols, bias ? bias + col : nullptr, out,
-                 ldy);
+    table.matmul(x + row * ldx, ldx, n_rows, w.panels.data() + col * w.k, w.k, n_cols,
+                 bias ? bias + col : nullptr, out, ldy);
     for (int64_t r = 0; r < n_rows; ++r)
-      if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols) finite.store(false, std::memory_order_relaxed);
+      if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols)
+        finite.store(false, std::memory_order_relaxed);
   });
   return finite;
 }

@@ -21,14 +21,16 @@ struct PackedMatrix {
 
 namespace isobit::ops {
 
-/// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other. Shapes are the caller's to check;
-/// a non-finite value is refused with "[who] name".
+/// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other. Shapes are the caller's to
+/// check; a non-finite value is refused with "[who] name".
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who);
 
 /// Rows [begin, end) back as [end - begin, k].
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out);
 
-/// x: [rows, k] with leading dimension ldx; y: [rows, n] with ldy; bias: [n] or null. Returns whether all of y is finite.
-bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y, int64_t ldy);
+/// x: [rows, k] with leading dimension ldx; y: [rows, n] with ldy; bias: [n] or null. Returns whether all of
+/// y is finite.
+bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
+            int64_t ldy);
 
 }  // namespace isobit::ops

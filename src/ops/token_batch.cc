@@ -13,8 +13,11 @@ const Segment& TokenBatch::segment_of(int64_t t) const {
   return *std::prev(after);
 }
 
-std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, int64_t pos0, std::span<const int64_t> lengths) {
-  const auto length_of = [&](int64_t row) { return lengths.empty() ? length : lengths[static_cast<size_t>(row)]; };
+std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, int64_t pos0,
+                                    std::span<const int64_t> lengths) {
+  const auto length_of = [&](int64_t row) {
+    return lengths.empty() ? length : lengths[static_cast<size_t>(row)];
+  };
   std::vector<TokenBatch> passes(1);
   const int64_t step = KvCache::kMaxAppend;
   for (int64_t begin = 0; begin < length; begin += step)

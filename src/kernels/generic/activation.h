@@ -2,6 +2,10 @@
 // y = act(gate) * up, or act(gate): the middle of an MLP.
 #pragma once
 
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 template <typename F>

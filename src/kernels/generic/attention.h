@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of consecutive positions of one sequence over one kv head (contract 4), in one pass over 256-blocks of keys.
+// Attention of consecutive positions of one sequence over one kv head (contract 4), in one pass over
+// 256-blocks of keys.
 //
-// Query rows (position, head of the group) are cut into tiles of kTileRows; kTiles tiles go through a block together, so
-// that its keys and values are read from memory once. A tile's scores of a block are [rows][256] and stay in the
-// first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the tree over the absolute
-// block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0, which the merge leaves out by itself.
+// Query rows (position, head of the group) are cut into tiles of kTileRows; kTiles tiles go through a block
+// together, so that its keys and values are read from memory once. A tile's scores of a block are [rows][256]
+// and stay in the first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the
+// tree over the absolute block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0,
+// which the merge leaves out by itself.
 #pragma once
+
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
+#include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int kTiles = 4;
-constexpr int64_t kScoreStride = kBlock + 16;  // floats; not a multiple of 1024 bytes, which would share cache sets
+constexpr int64_t kScoreStride =
+    kBlock + 16;  // floats; not a multiple of 1024 bytes, which would share cache sets
 constexpr float kNegInf = -__builtin_inff();
 
 // Where the query rows of a call lie, and what they see.
@@ -20,7 +27,9 @@ struct QueryRows {
   const float* query(int64_t row) const {
     return args.q + row / args.group * args.ldq + row % args.group * args.head_dim;
   }
-  float* out(int64_t row) const { return args.out + row / args.group * args.ldo + row % args.group * args.head_dim; }
+  float* out(int64_t row) const {
+    return args.out + row / args.group * args.ldo + row % args.group * args.head_dim;
+  }
   int64_t first_visible(int64_t row) const {
     const int64_t low = position(row) - args.window + 1;
     return args.window > 0 && low > 0 ? low : 0;
@@ -34,11 +43,13 @@ struct Node {
   float* num;  // [kTileRows][v_stride]
 };
 
-// s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`; `odd` turns NaN once a visible score is not finite.
-// Invisible scores become -inf: with the first key at index `at`, row r sees indices low[r]..high[r].
+// s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`; `odd` turns NaN once a visible score is
+// not finite. Invisible scores become -inf: with the first key at index `at`, row r sees indices
+// low[r]..high[r].
 template <int ROWS, int VECS>
-inline void score_tile(const float* q, int64_t head_dim, const float* keys, const AttentionArgs& args, int32_t at,
-                       const int32_t* low, const int32_t* high, bool edge, float* s, f32x16& odd) {
+inline void score_tile(const float* q, int64_t head_dim, const float* keys, const AttentionArgs& args,
+                       int32_t at, const int32_t* low, const int32_t* high, bool edge, float* s,
+                       f32x16& odd) {
   f32x16 acc[ROWS][VECS];
   f32x16 total[ROWS][VECS];
   for (int64_t begin = 0; begin == 0 || begin < head_dim; begin += kBlock) {
@@ -108,15 +119,17 @@ inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t
   for (; c + 16 * kWide <= v_stride; c += 16 * kWide) {
     value_tile<kHalf, kWide>(e, v + c, v_stride, n, num + c);
     if constexpr (ROWS > kHalf)
-      value_tile<ROWS - kHalf, kWide>(e + kHalf * kScoreStride, v + c, v_stride, n, num + kHalf * v_stride + c);
+      value_tile<ROWS - kHalf, kWide>(e + kHalf * kScoreStride, v + c, v_stride, n,
+                                      num + kHalf * v_stride + c);
   }
   for (; c < v_stride; c += 16) value_tile<ROWS, 1>(e, v + c, v_stride, n, num + c);
 }
 
-// The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all visible
-// scores were finite.
+// The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all
+// visible scores were finite.
 template <int ROWS>
-inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s, Node node) {
+inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
+                         Node node) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
@@ -190,7 +203,8 @@ inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
   }
 }
 
-// Smallest position among ROWS rows with a non-finite visible score; the slow path, after some tile reported one.
+// Smallest position among ROWS rows with a non-finite visible score; the slow path, after some tile reported
+// one.
 inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
   const AttentionArgs& args = rows.args;
   for (int64_t r = row; r < row + count; ++r) {
@@ -200,7 +214,8 @@ inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int coun
       const int32_t lane = static_cast<int32_t>(slot % kKeyPanel);
       float s[kScoreStride];
       f32x16 odd = zero();
-      score_tile<1, 1>(q, args.head_dim, args.k + (slot - lane) * args.head_dim, args, 0, &lane, &lane, true, s, odd);
+      score_tile<1, 1>(q, args.head_dim, args.k + (slot - lane) * args.head_dim, args, 0, &lane, &lane, true,
+                       s, odd);
       if (any(~(odd == zero()))) return rows.position(r);
     }
   }
@@ -211,7 +226,8 @@ inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int coun
 inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
 inline int64_t attention_scratch(int64_t head_dim) {
   const int64_t v_stride = (head_dim + 15) / 16 * 16;
-  return kTileRows * kScoreStride + kTiles * kTileRows * v_stride + kTiles * kMaxTreeLevels * node_floats(v_stride);
+  return kTileRows * kScoreStride + kTiles * kTileRows * v_stride +
+         kTiles * kMaxTreeLevels * node_floats(v_stride);
 }
 inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
   float* base = stack + (tile * kMaxTreeLevels + depth) * node_floats(v_stride);
@@ -237,7 +253,9 @@ inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
   for (int64_t b = rows.first_visible(row) / kBlock; b <= rows.position(last_row) / kBlock; ++b) {
     for (int t = 0; t < tiles; ++t) {
       const int64_t first = row + t * ROWS;
-      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s, node_at(stack, t, depth, v_stride))) continue;
+      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s,
+                             node_at(stack, t, depth, v_stride)))
+        continue;
       const int64_t position = find_nonfinite_score(rows, first, ROWS);
       if (position < bad) bad = position;
     }
@@ -246,13 +264,15 @@ inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
       if (depth == 0 || (index[depth - 1] >> level) != (b >> level) - 1) continue;
       --depth;
       for (int t = 0; t < tiles; ++t)
-        merge_nodes(node_at(stack, t, depth, v_stride), node_at(stack, t, depth + 1, v_stride), ROWS, v_stride);
+        merge_nodes(node_at(stack, t, depth, v_stride), node_at(stack, t, depth + 1, v_stride), ROWS,
+                    v_stride);
     }
     ++depth;
   }
   for (; depth > 1; --depth)
     for (int t = 0; t < tiles; ++t)
-      merge_nodes(node_at(stack, t, depth - 2, v_stride), node_at(stack, t, depth - 1, v_stride), ROWS, v_stride);
+      merge_nodes(node_at(stack, t, depth - 2, v_stride), node_at(stack, t, depth - 1, v_stride), ROWS,
+                  v_stride);
 
   for (int t = 0; t < tiles; ++t) {
     const Node node = node_at(stack, t, 0, v_stride);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "kernels/elementary_constants.h"
+#include "kernels/isa/simd.h"
+#include "kernels/table.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 

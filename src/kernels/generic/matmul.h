@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// c[m][n] = DOT(a[m], w[n]) (+ bias[n]): contract 3. SIMD lanes run over outputs n, so one chain per output and block
-// of 256 k; the blocks' results are combined by the tree of contract 2 in a small stack.
+// c[m][n] = DOT(a[m], w[n]) (+ bias[n]): contract 3. SIMD lanes run over outputs n, so one chain per output
+// and block of 256 k; the blocks' results are combined by the tree of contract 2 in a small stack.
 #pragma once
+
+#include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int64_t kPrefetchRows = 16;  // of a panel, 128 bytes each
 
-// One register tile: ROWS rows of a with VECS vectors of 16 columns; b[v] points at the first k of its 16 columns.
+// One register tile: ROWS rows of a with VECS vectors of 16 columns; b[v] points at the first k of its 16
+// columns.
 template <int ROWS, int VECS>
-inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int64_t k, const float* bias, float* c,
-                        int64_t ldc, int64_t cols) {
+inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int64_t k, const float* bias,
+                        float* c, int64_t ldc, int64_t cols) {
   f32x16 partials[kMaxTreeLevels][ROWS][VECS];
   f32x16 acc[ROWS][VECS];
   int depth = 0;
@@ -30,7 +33,8 @@ inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int6
         for (int v = 0; v < VECS; ++v) acc[r][v] = fma(x, w[v], acc[r][v]);
       }
     }
-    // Left siblings that exist are merged on the way up; after the last block whatever is left folds right to left.
+    // Left siblings that exist are merged on the way up; after the last block whatever is left folds right to
+    // left.
     const bool last = end == k;
     for (int64_t bit = block; depth > 0 && (last || (bit & 1)); bit >>= 1) {
       --depth;
@@ -60,8 +64,8 @@ inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int6
 
 // All columns for exactly ROWS rows, or for `rows` rows in steps of ROWS.
 template <int ROWS, int VECS>
-inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t vec,
-                         const float* bias, float* c, int64_t ldc, int64_t cols) {
+inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
+                         int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
   const float* b[VECS];
   for (int v = 0; v < VECS; ++v) b[v] = panels + ((vec + v) / 2) * k * kPanel + ((vec + v) % 2) * 16;
   const float* shift = bias ? bias + vec * 16 : nullptr;
@@ -71,8 +75,8 @@ inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float*
 
 // Rows that do not fill a tile: the tile of exactly that many rows.
 template <int ROWS, int VECS>
-inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t vec,
-                        const float* bias, float* c, int64_t ldc, int64_t cols) {
+inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
+                        int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
   if constexpr (ROWS > 0) {
     if (rows == ROWS)
       matmul_strip<ROWS, VECS>(a, lda, rows, panels, k, vec, bias, c, ldc, cols);
@@ -83,8 +87,8 @@ inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* 
 
 // Few rows: wide tiles, so that enough independent chains hide the latency of fma.
 template <int ROWS>
-inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t cols, const float* bias,
-                       float* c, int64_t ldc) {
+inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t cols,
+                       const float* bias, float* c, int64_t ldc) {
   constexpr int kWide = kTileRows * kTileVecs / (2 * ROWS) >= 8   ? 8
                         : kTileRows * kTileVecs / (2 * ROWS) >= 4 ? 4
                                                                   : 2;
@@ -109,12 +113,13 @@ inline void matmul(const float* a, int64_t lda, int64_t rows, const float* panel
     int64_t vec = 0;
     for (; vec + kTileVecs <= vecs; vec += kTileVecs) {
       matmul_strip<kTileRows, kTileVecs>(x, lda, n, panels, k, vec, bias, y, ldc, cols);
-      matmul_rest<kTileRows - 1, kTileVecs>(x + full * lda, lda, n - full, panels, k, vec, bias, y + full * ldc, ldc,
-                                            cols);
+      matmul_rest<kTileRows - 1, kTileVecs>(x + full * lda, lda, n - full, panels, k, vec, bias,
+                                            y + full * ldc, ldc, cols);
     }
     for (; vec < vecs; ++vec) {
       matmul_strip<kTileRows, 1>(x, lda, n, panels, k, vec, bias, y, ldc, cols);
-      matmul_rest<kTileRows - 1, 1>(x + full * lda, lda, n - full, panels, k, vec, bias, y + full * ldc, ldc, cols);
+      matmul_rest<kTileRows - 1, 1>(x + full * lda, lda, n - full, panels, k, vec, bias, y + full * ldc, ldc,
+                                    cols);
     }
   }
 }

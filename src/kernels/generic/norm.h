@@ -2,9 +2,12 @@
 // RMSNorm and LayerNorm of rows (contract 6) over the laned sums of contract 3.
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
-// Laned sum over n elements in blocks of 256 joined by the tree; term(i, valid) gives lanes i..i+15, zeros past valid.
+// Laned sum over n elements in blocks of 256 joined by the tree; term(i, valid) gives lanes i..i+15, zeros
+// past valid.
 template <typename Term>
 inline float laned_sum(int64_t n, Term term) {
   f32x16 partials[kMaxTreeLevels];
@@ -14,7 +17,8 @@ inline float laned_sum(int64_t n, Term term) {
   for (int64_t begin = 0;; begin += kBlock, ++block) {
     const int64_t end = begin + kBlock < n ? begin + kBlock : n;
     lanes = zero();
-    for (int64_t i = begin; i < end; i += 16) lanes = term(i, static_cast<int>(end - i < 16 ? end - i : 16), lanes);
+    for (int64_t i = begin; i < end; i += 16)
+      lanes = term(i, static_cast<int>(end - i < 16 ? end - i : 16), lanes);
     const bool last = end == n;
     for (int64_t bit = block; depth > 0 && (last || (bit & 1)); bit >>= 1) lanes = partials[--depth] + lanes;
     if (last) break;
@@ -22,9 +26,6 @@ inline float laned_sum(int64_t n, Term term) {
   }
   return sum_halving(lanes) + 0.0f;
 }
-
-inline f32x16 load_lanes(const float* x, int n) { return n == 16 ? load(x) : load_n(x, n); }
-inline void store_lanes(float* y, f32x16 v, int n) { n == 16 ? store(y, v) : store_n(y, v, n); }
 
 // 1 / sqrt(sum / d + eps): two roundings for the root and the division.
 inline f32x16 inverse_root(float sum, int64_t d, float eps) {
@@ -34,8 +35,8 @@ inline f32x16 inverse_root(float sum, int64_t d, float eps) {
 
 inline bool finite(float x) { return x - x == 0.0f; }
 
-inline int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
-                        float* y, int64_t ldy) {
+inline int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps,
+                        bool offset, float* y, int64_t ldy) {
   int64_t bad = rows;
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
     const float sum = laned_sum(d, [x](int64_t i, int n, f32x16 lanes) {
@@ -53,21 +54,21 @@ inline int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, co
   return bad;
 }
 
-inline int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, const float* bias,
-                          float eps, float* y, int64_t ldy) {
+inline int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w,
+                          const float* bias, float eps, float* y, int64_t ldy) {
   int64_t bad = rows;
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
     const float length = static_cast<float>(d);
-    const float sum = laned_sum(d, [x](int64_t i, int n, f32x16 lanes) { return lanes + load_lanes(x + i, n); });
+    const float sum =
+        laned_sum(d, [x](int64_t i, int n, f32x16 lanes) { return lanes + load_lanes(x + i, n); });
     const float rough = sum / length;
     // Lanes past the end add x - mean of nothing: +0.
     const auto deviation = [x](int64_t i, int n, f32x16 mean) {
       const f32x16 v = load_lanes(x + i, n) - mean;
       return n == 16 ? v : select(first_n(n), v, zero());
     };
-    const float rest = laned_sum(d, [&](int64_t i, int n, f32x16 lanes) {
-      return lanes + deviation(i, n, broadcast(rough));
-    });
+    const float rest = laned_sum(
+        d, [&](int64_t i, int n, f32x16 lanes) { return lanes + deviation(i, n, broadcast(rough)); });
     const f32x16 mean = broadcast(rough + rest / length);
     const float squares = laned_sum(d, [&](int64_t i, int n, f32x16 lanes) {
       const f32x16 v = deviation(i, n, mean);

@@ -2,6 +2,8 @@
 // Element by element: sums of two vectors, the search for a value that is not finite, and argmax.
 #pragma once
 
+#include "kernels/generic/lanes.h"
+
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 inline void add(const float* a, const float* b, int64_t n, float* y) {
@@ -17,7 +19,8 @@ inline int64_t first_nonfinite(const float* x, int64_t n) {
   int64_t i = 0;
   for (; i + 64 <= n; i += 64)
     for (int j = 0; j < 4; ++j) odd[j] = fma(load(x + i + 16 * j), zero(), odd[j]);
-  for (; i < n; i += 16) odd[0] = fma(load_n(x + i, static_cast<int>(n - i < 16 ? n - i : 16)), zero(), odd[0]);
+  for (; i < n; i += 16)
+    odd[0] = fma(load_n(x + i, static_cast<int>(n - i < 16 ? n - i : 16)), zero(), odd[0]);
   if (!any(~((odd[0] + odd[1]) + (odd[2] + odd[3]) == zero()))) return n;
   for (i = 0; i < n; ++i)
     if (!(x[i] - x[i] == 0.0f)) return i;

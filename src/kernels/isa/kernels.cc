@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels of one instruction set: compiled once per ISA with its flags, in its namespace (cmake/isa.cmake).
-// Nothing here may come from a header whose inline functions other files share: the linker could keep the copy that
-// was compiled with wide instructions.
-#include "kernels/table.h"
-
-#include ISOBIT_SIMD_HEADER
-
-// clang-format off: each builds on the ones above it
-#include "kernels/generic/elementary.h"
-#include "kernels/generic/interim.h"
-#include "kernels/generic/norm.h"
+// All kernels of one instruction set: compiled once per ISA with its flags, in its namespace
+// (cmake/isa.cmake). Nothing here may come from a header whose inline functions other files share: the linker
+// could keep the copy that was compiled with wide instructions.
 #include "kernels/generic/activation.h"
 #include "kernels/generic/attention.h"
+#include "kernels/generic/elementary.h"
+#include "kernels/generic/interim.h"
 #include "kernels/generic/matmul.h"
+#include "kernels/generic/norm.h"
 #include "kernels/generic/rope.h"
 #include "kernels/generic/vector_ops.h"
-// clang-format on
+#include "kernels/table.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 

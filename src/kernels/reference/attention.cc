@@ -23,7 +23,8 @@ Node join(const Node& left, const Node& right) {
   n.m = std::max(left.m, right.m);
   const float fl = exp_ref(left.m - n.m), fr = exp_ref(right.m - n.m);
   n.den = scalar_fma(left.den, fl, right.den * fr);
-  for (size_t d = 0; d < left.num.size(); ++d) n.num.push_back(scalar_fma(left.num[d], fl, right.num[d] * fr));
+  for (size_t d = 0; d < left.num.size(); ++d)
+    n.num.push_back(scalar_fma(left.num[d], fl, right.num[d] * fr));
   return n;
 }
 
@@ -65,7 +66,8 @@ int64_t attention(const AttentionArgs& a) {
         blocks.emplace_back(b, std::move(node));
       }
       const Node all = tree(std::move(blocks), join);
-      for (int64_t d = 0; d < hd; ++d) a.out[i * a.ldo + g * hd + d] = (all.num[static_cast<size_t>(d)] + 0.0f) / all.den;
+      for (int64_t d = 0; d < hd; ++d)
+        a.out[i * a.ldo + g * hd + d] = (all.num[static_cast<size_t>(d)] + 0.0f) / all.den;
     }
   return bad;
 }

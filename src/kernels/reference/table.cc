@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference table: every kernel as the contract says it, one number at a time.
+#include "kernels/table.h"
+
 #include <cmath>
 #include <cstring>
 
 #include "kernels/reference/attention.h"
 #include "kernels/reference/elementary.h"
 #include "kernels/reference/tree.h"
-#include "kernels/table.h"
 
 namespace isobit::kernels::reference {
 namespace {
 
-void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols, const float* bias,
-            float* c, int64_t ldc) {
+void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
+            const float* bias, float* c, int64_t ldc) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t n = 0; n < cols; ++n) {
       const float y = dot(a + r * lda, panels + n / kPanel * kPanel * k + n % kPanel, k, kPanel);
@@ -20,8 +21,8 @@ void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int6
     }
 }
 
-int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset, float* y,
-                 int64_t ldy) {
+int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
+                 float* y, int64_t ldy) {
   int64_t bad = rows;
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
     const float squares = sum(d, [x](int64_t i, float lane) { return scalar_fma(x[i], x[i], lane); });
@@ -32,8 +33,8 @@ int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const flo
   return bad;
 }
 
-int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, const float* bias, float eps,
-                   float* y, int64_t ldy) {
+int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, const float* bias,
+                   float eps, float* y, int64_t ldy) {
   int64_t bad = rows;
   const float length = static_cast<float>(d);
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
@@ -41,7 +42,8 @@ int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const f
     const float rough = total / length;
     const float rest = sum(d, [x, rough](int64_t i, float lane) { return lane + (x[i] - rough); });
     const float mean = rough + rest / length;
-    const float squares = sum(d, [x, mean](int64_t i, float lane) { return scalar_fma(x[i] - mean, x[i] - mean, lane); });
+    const float squares =
+        sum(d, [x, mean](int64_t i, float lane) { return scalar_fma(x[i] - mean, x[i] - mean, lane); });
     if (!(std::isfinite(total) && std::isfinite(rest) && std::isfinite(squares)) && bad == rows) bad = row;
     const float r = 1.0f / std::sqrt(squares / length + eps);
     for (int64_t i = 0; i < d; ++i) {
@@ -65,7 +67,9 @@ void rope(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* 
 
 void activate(Activation kind, const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) {
-    const float a = kind == Activation::kSilu ? silu_ref(gate[i]) : kind == Activation::kGelu ? gelu_ref(gate[i]) : gelu_tanh_ref(gate[i]);
+    const float a = kind == Activation::kSilu   ? silu_ref(gate[i])
+                    : kind == Activation::kGelu ? gelu_ref(gate[i])
+                                                : gelu_tanh_ref(gate[i]);
     y[i] = up ? a * up[i] : a;
   }
 }
@@ -94,7 +98,8 @@ int64_t argmax(const float* x, int64_t n) {
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
   std::memset(panels, 0, static_cast<size_t>((n + kPanel - 1) / kPanel * kPanel * k) * sizeof(float));
   for (int64_t row = 0; row < n; ++row)
-    for (int64_t i = 0; i < k; ++i) panels[row / kPanel * kPanel * k + i * kPanel + row % kPanel] = w[row * k + i];
+    for (int64_t i = 0; i < k; ++i)
+      panels[row / kPanel * kPanel * k + i * kPanel + row % kPanel] = w[row * k + i];
 }
 
 constexpr KernelTable kTable = {

@@ -11,8 +11,8 @@
 
 namespace isobit::kernels::reference {
 
-/// Level by level: node i = join(node 2i, node 2i+1); where a sibling does not exist, the other moves up unchanged.
-/// blocks: (absolute block index, node), ascending, not empty.
+/// Level by level: node i = join(node 2i, node 2i+1); where a sibling does not exist, the other moves up
+/// unchanged. blocks: (absolute block index, node), ascending, not empty.
 template <typename Node, typename Join>
 Node tree(std::vector<std::pair<int64_t, Node>> blocks, Join join) {
   while (blocks.size() > 1 || blocks.front().first != 0) {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integers and other scalars from Python, with the interface's refusals: bool is not a number, float is not
+// an id.
+#include "ids.h"
+
+#include <nanobind/stl/string.h>
+
+#include <limits>
+
+#include "array_ops.h"
+#include "errors.h"
+#include "input.h"
+#include "isobit/error.h"
+#include "nested_list.h"
+
+namespace nb = nanobind;
+
+namespace isobit::python {
+namespace {
+
+template <class T>
+void widen_into(const StridedView& view, std::vector<int64_t>& out) {
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int64_t>(load<T>(view.data + i * sizeof(T)));
+}
+
+std::vector<int64_t> widened(const StridedView& view, const std::string& op, const std::string& argument) {
+  std::vector<int64_t> out(static_cast<size_t>(view.size()));
+  switch (view.dtype) {
+    case DType::I8:
+      widen_into<int8_t>(view, out);
+      break;
+    case DType::U8:
+      widen_into<uint8_t>(view, out);
+      break;
+    case DType::I16:
+      widen_into<int16_t>(view, out);
+      break;
+    case DType::U16:
+      widen_into<uint16_t>(view, out);
+      break;
+    case DType::I32:
+      widen_into<int32_t>(view, out);
+      break;
+    case DType::U32:
+      widen_into<uint32_t>(view, out);
+      break;
+    case DType::I64:
+      widen_into<int64_t>(view, out);
+      break;
+    case DType::U64:
+      for (size_t i = 0; i < out.size(); ++i) {
+        const uint64_t value = load<uint64_t>(view.data + i * sizeof(uint64_t));
+        if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+          throw ValueError(message(op, argument, "integers within int64", std::to_string(value)));
+        out[i] = static_cast<int64_t>(value);
+      }
+      break;
+    default:
+      throw TypeError(message(op, argument, "integers", dtype_name(view.dtype)));
+  }
+  return out;
+}
+
+}  // namespace
+
+Ids read_ids(nb::handle object, const std::string& op, const std::string& argument, size_t min_axes,
+             size_t max_axes) {
+  Ids ids;
+  if (is_list_or_tuple(object)) {
+    NestedList list = read_nested(object, max_axes, op, argument);
+    ids.shape = std::move(list.shape);
+    for (const nb::object& item : list.items) ids.values.push_back(read_int(item, op, argument));
+  } else {
+    const StridedView view = made_contiguous(require_array(object, op, argument));
+    ids.values = widened(view, op, argument);
+    ids.shape = view.shape;
+  }
+  if (ids.shape.size() < min_axes || ids.shape.size() > max_axes) {
+    const std::string axes = min_axes == max_axes
+                                 ? std::to_string(min_axes)
+                                 : std::to_string(min_axes) + " or " + std::to_string(max_axes);
+    throw ValueError(
+        message(op, argument, axes + (max_axes == 1 ? " axis" : " axes"), "shape " + shape_text(ids.shape)));
+  }
+  return ids;
+}
+
+int64_t read_int(nb::handle object, const std::string& op, const std::string& argument) {
+  if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()))
+    throw TypeError(message(op, argument, "an integer", class_name(object)));
+  nb::object exact = nb::steal(PyNumber_Index(object.ptr()));
+  if (!exact.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(exact.ptr(), &overflow);
+  if (overflow != 0) throw ValueError(message(op, argument, "an integer within int64", "a larger one"));
+  return value;
+}
+
+double read_double(nb::handle object, const std::string& op, const std::string& argument) {
+  if (PyFloat_Check(object.ptr())) return PyFloat_AS_DOUBLE(object.ptr());
+  const bool number = PyIndex_Check(object.ptr()) || nb::hasattr(object, "__float__");
+  if (PyBool_Check(object.ptr()) || !number)
+    throw TypeError(message(op, argument, "a number", class_name(object)));
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    throw ValueError(message(op, argument, "a number within float64",
+                             "a " + class_name(object) + " that does not convert"));
+  }
+  return value;
+}
+
+bool read_bool(nb::handle object, const std::string& op, const std::string& argument) {
+  if (!PyBool_Check(object.ptr()))
+    throw TypeError(message(op, argument, "True or False", class_name(object)));
+  return object.ptr() == Py_True;
+}
+
+std::string read_string(nb::handle object, const std::string& op, const std::string& argument) {
+  if (!PyUnicode_Check(object.ptr())) throw TypeError(message(op, argument, "a string", class_name(object)));
+  return nb::cast<std::string>(object);
+}
+
+}  // namespace isobit::python

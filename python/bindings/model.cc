@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiled half of isobit.models.CausalLM: load, forward, step, generate. Keywords that only choose are
+// in python/isobit/models.py.
+#include "model.h"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "array.h"
+#include "errors.h"
+#include "ids.h"
+#include "input.h"
+#include "isobit/causal_lm.h"
+#include "isobit/error.h"
+#include "state.h"
+#include "transformer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace isobit::python {
+namespace {
+
+constexpr const char* kOp = "CausalLM";
+
+struct Model {
+  std::shared_ptr<const isobit::CausalLM> impl;
+};
+
+struct ModelState {
+  std::shared_ptr<isobit::CausalLMState> impl;
+  std::shared_ptr<bool> in_use = std::make_shared<bool>(false);
+  std::vector<std::shared_ptr<StateCore>> layers;
+
+  explicit ModelState(isobit::CausalLMState state)
+      : impl(std::make_shared<isobit::CausalLMState>(std::move(state))) {
+    for (int64_t i = 0; i < impl->n_layers(); ++i) {
+      auto core = std::make_shared<StateCore>();
+      core->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
+      core->in_use = in_use;
+      layers.push_back(std::move(core));
+    }
+  }
+};
+
+ModelState* read_model_state(nb::handle object, bool none_allowed) {
+  if (none_allowed && object.is_none()) return nullptr;
+  if (!nb::isinstance<ModelState>(object))
+    throw TypeError(message(kOp, "state", "a CausalLMState", class_name(object)));
+  ModelState* state = nb::cast<ModelState*>(object);
+  for (const auto& layer : state->layers) {
+    if (layer->has_session)
+      throw ValueError(message(kOp, "state", "layers without an open decode session", "one with"));
+  }
+  return state;
+}
+
+void release_buffers(ModelState& state) {
+  for (const auto& layer : state.layers) {
+    layer->k_buffer.reset();
+    layer->v_buffer.reset();
+  }
+}
+
+// [B, L] with B, L >= 1.
+Ids read_prompt(nb::handle ids) {
+  Ids read = read_ids(ids, kOp, "ids", 2, 2);
+  if (read.values.empty())
+    throw ValueError(message(kOp, "ids", "shape (B, L) with B, L >= 1", shape_text(read.shape)));
+  return read;
+}
+
+void compute(const Model& self, const Ids& ids, int64_t length, ModelState* state, bool last_only,
+             const std::vector<int64_t>& lengths, Array& logits) {
+  const auto model = self.impl;
+  {
+    nb::gil_scoped_release release;
+    model->forward(ids.values, ids.shape[0], length, reinterpret_cast<float*>(logits.data),
+                   state ? state->impl.get() : nullptr, last_only, lengths);
+  }
+  if (state != nullptr) release_buffers(*state);
+}
+
+Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle lengths, bool last_only) {
+  ModelState* carried = read_model_state(state, true);
+  std::optional<InUse> use;
+  if (carried != nullptr) use.emplace(carried->in_use, kOp);
+  const Ids prompt = read_prompt(ids);
+  const int64_t batch = prompt.shape[0], length = prompt.shape[1], vocab = self.impl->plan().vocab_size;
+  std::vector<int64_t> rows;
+  if (!lengths.is_none()) {
+    rows = read_ids(lengths, kOp, "lengths", 1, 1).values;
+    if (static_cast<int64_t>(rows.size()) != batch)
+      throw ValueError(
+          message(kOp, "lengths", std::to_string(batch) + " entries", std::to_string(rows.size())));
+  }
+  Array logits = Array::empty(DType::F32, last_only ? std::vector<int64_t>{batch, vocab}
+                                                    : std::vector<int64_t>{batch, length, vocab});
+  compute(self, prompt, length, carried, last_only, rows, logits);
+  return logits;
+}
+
+Array step(const Model& self, nb::handle ids, nb::handle state) {
+  ModelState* carried = read_model_state(state, false);
+  InUse use(carried->in_use, kOp);
+  const Ids column = read_ids(ids, kOp, "ids", 1, 2);
+  if (column.values.empty() || (column.shape.size() == 2 && column.shape[1] != 1))
+    throw ValueError(message(kOp, "ids", "shape (B,) or (B, 1) with B >= 1", shape_text(column.shape)));
+  Array logits = Array::empty(DType::F32, {column.shape[0], self.impl->plan().vocab_size});
+  const auto model = self.impl;
+  {
+    nb::gil_scoped_release release;
+    model->step(column.values, *carried->impl, reinterpret_cast<float*>(logits.data));
+  }
+  release_buffers(*carried);
+  return logits;
+}
+
+using OnToken = std::function<bool(int64_t, std::span<const int32_t>, std::span<const float>)>;
+
+// on_token(step, [id of each row], logits (B, vocab)); False stops.
+OnToken python_callback(nb::handle on_token, int64_t vocab) {
+  if (on_token.is_none()) return {};
+  return [on_token, vocab](int64_t index, std::span<const int32_t> ids, std::span<const float> logits) {
+    nb::gil_scoped_acquire gil;
+    nb::list column;
+    for (int32_t id : ids) column.append(id);
+    Array copy = Array::empty(DType::F32, {static_cast<int64_t>(ids.size()), vocab});
+    std::memcpy(copy.data, logits.data(), logits.size_bytes());
+    nb::object answer = on_token(index, column, nb::cast(std::move(copy)));
+    return answer.ptr() != Py_False;
+  };
+}
+
+Array generate(const Model& self, nb::handle ids, nb::handle max_new_tokens, nb::handle on_token) {
+  const Ids prompt = read_prompt(ids);
+  const int64_t n = read_int(max_new_tokens, kOp, "max_new_tokens"), batch = prompt.shape[0];
+  const auto model = self.impl;
+  const OnToken callback = python_callback(on_token, model->plan().vocab_size);
+  std::vector<int32_t> tokens;
+  {
+    nb::gil_scoped_release release;
+    tokens = model->generate(prompt.values, batch, prompt.shape[1], n, callback);
+  }
+  Array result = Array::empty(DType::I32, {batch, static_cast<int64_t>(tokens.size()) / batch});
+  std::memcpy(result.data, tokens.data(), static_cast<size_t>(result.nbytes()));
+  return result;
+}
+
+nb::dict parameters(const Model& self) {
+  nb::dict result;
+  for (const std::string& name : self.impl->parameter_names()) {
+    const std::vector<float> values = self.impl->parameter(name);
+    Array a = Array::empty(DType::F32, self.impl->parameter_shape(name));
+    std::memcpy(a.data, values.data(), static_cast<size_t>(a.nbytes()));
+    result[name.c_str()] = nb::cast(std::move(a));
+  }
+  return result;
+}
+
+LoadOptions load_options(nb::handle max_positions, nb::handle progress) {
+  LoadOptions options;
+  if (!max_positions.is_none()) options.max_positions = read_int(max_positions, kOp, "max_positions");
+  if (!progress.is_none()) {
+    options.progress = [progress](int64_t done, int64_t all) {
+      nb::gil_scoped_acquire gil;
+      progress(done, all);
+    };
+  }
+  return options;
+}
+
+Model load(const std::filesystem::path& path, nb::handle max_positions, nb::handle progress) {
+  const LoadOptions options = load_options(max_positions, progress);
+  nb::gil_scoped_release release;
+  return Model{std::make_shared<const isobit::CausalLM>(isobit::CausalLM::load(path, options))};
+}
+
+Model build(const ModelPlan& plan, nb::handle weights, nb::handle max_positions, nb::handle progress) {
+  const LoadOptions options = load_options(max_positions, progress);
+  const Weights read = read_weights(weights, kOp);
+  nb::gil_scoped_release release;
+  return Model{std::make_shared<const isobit::CausalLM>(plan, read.map, options)};
+}
+
+void bind_model_state(nb::module_& m) {
+  nb::class_<ModelState> state(
+      m, "CausalLMState",
+      "One TransformerState a layer, all at the same position; bound to the model that allocated it.");
+  state.def_prop_ro("batch_size", [](const ModelState& s) { return s.impl->batch_size(); });
+  state.def_prop_ro("max_tokens", [](const ModelState& s) { return s.impl->max_tokens(); });
+  state.def_prop_ro(
+      "positions", [](const ModelState& s) { return s.impl->position(); }, "Tokens consumed so far.");
+  state.def_prop_ro(
+      "layers",
+      [](const ModelState& s) {
+        nb::list result;
+        for (const auto& core : s.layers) result.append(nb::cast(State{core}));
+        return result;
+      },
+      nb::sig("def layers(self) -> list[TransformerState]"));
+  state.def("__repr__", [](const ModelState& s) {
+    return "CausalLMState(batch_size=" + std::to_string(s.impl->batch_size()) +
+           ", max_tokens=" + std::to_string(s.impl->max_tokens()) +
+           ", positions=" + std::to_string(s.impl->position()) + ")";
+  });
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  bind_model_state(m);
+  nb::class_<Model> model(m, "CausalLM", "The compiled half of isobit.models.CausalLM.");
+  model.def(
+      "__init__",
+      [](Model* self, const std::filesystem::path& path, nb::handle max_positions, nb::handle progress) {
+        new (self) Model(load(path, max_positions, progress));
+      },
+      "path"_a, "max_positions"_a.none(), "progress"_a.none(),
+      nb::sig("def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: "
+              "typing.Any) -> None"));
+  model.def(
+      "__init__",
+      [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,
+         nb::handle progress) { new (self) Model(build(plan, weights, max_positions, progress)); },
+      "plan"_a, "weights"_a, "max_positions"_a.none(), "progress"_a.none(),
+      nb::sig("def __init__(self, plan: ModelPlan, weights: dict[str, typing.Any], max_positions: int | "
+              "None, progress: typing.Any) -> None"));
+  for (const char* name : {"forward", "__call__"}) {
+    const std::string sig = "def " + std::string(name) +
+                            "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
+                            "typing.Any = None, last_only: bool = False) -> Array";
+    model.def(name, forward, "ids"_a, "state"_a.none() = nb::none(), nb::kw_only(),
+              "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
+              "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
+              "float32 logits\n"
+              "(B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a "
+              "state the ids continue\n"
+              "it. lengths: B integers in 1..L, only without a state. TypeError for bool or float ids, "
+              "ValueError for ids out of\n"
+              "range, ragged lists, a state of another model or too many positions, all before any work.");
+  }
+  model.def("step", step, "ids"_a, "state"_a,
+            nb::sig("def step(self, ids: typing.Any, state: CausalLMState) -> Array"),
+            "One token a row: ids (B,) or (B, 1) -> logits (B, vocab_size); the bits that forward gives.");
+  model.def(
+      "allocate_state",
+      [](const Model& self, nb::handle batch_size, nb::handle max_tokens) {
+        return ModelState(self.impl->allocate_state(read_int(batch_size, kOp, "batch_size"),
+                                                    read_int(max_tokens, kOp, "max_tokens")));
+      },
+      "batch_size"_a, "max_tokens"_a,
+      nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> CausalLMState"),
+      "An empty state for up to max_tokens positions (at most max_positions).");
+  model.def(
+      "reset_state",
+      [](const Model& self, nb::handle state) {
+        ModelState* read = read_model_state(state, false);
+        InUse use(read->in_use, kOp);
+        self.impl->reset_state(*read->impl);
+        release_buffers(*read);
+      },
+      "state"_a, nb::sig("def reset_state(self, state: CausalLMState) -> None"), "Back to zero tokens.");
+  model.def(
+      "_generate_stream", generate, "ids"_a, "max_new_tokens"_a, "on_token"_a.none(),
+      nb::sig(
+          "def _generate_stream(self, ids: typing.Any, max_new_tokens: int, on_token: typing.Any) -> Array"),
+      "generate, calling on_token(step, [id of each row], logits (B, vocab_size)) after each column; False "
+      "stops.");
+  model.def(
+      "_block",
+      [](const Model& m, int64_t i) {
+        return Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))};
+      },
+      "i"_a, "Layer i, sharing its weights.");
+  model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
+            "Copies of all weights by checkpoint name.");
+  model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });
+  model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });
+  model.def_prop_ro(
+      "unused_names", [](const Model& m) { return m.impl->unused_names(); },
+      "Checkpoint tensors known to be harmless that were not read.");
+  model.def_prop_ro(
+      "tied", [](const Model& m) { return m.impl->tied(); }, "Whether head and embedding are one tensor.");
+  model.def_prop_ro("vocab_size", [](const Model& m) { return m.impl->plan().vocab_size; });
+  model.def_prop_ro("d_model", [](const Model& m) { return m.impl->plan().d_model; });
+  model.def_prop_ro("n_layers", [](const Model& m) { return m.impl->plan().n_layers; });
+  model.def_prop_ro("kind", [](const Model& m) { return m.impl->plan().kind; });
+}
+
+}  // namespace isobit::python

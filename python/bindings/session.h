@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// isobit.transformer.TransformerDecodeSession.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace isobit::python {
+
+void bind_session(nanobind::module_& m);
+
+}  // namespace isobit::python

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user may ask of the arithmetic: numeric_mode, numeric_profile, device and weight_format.
+
+identical: the same bits on every machine. It is what the code always computes, so "deterministic" and "fast"
+run the same code and promise less.
+"""
+
+from __future__ import annotations
+
+import os
+
+MODES = ("identical", "deterministic", "fast")
+PROFILES = ("fp32_v1",)
+_LATER_PROFILES = ("fixed15_v1", "int8x32_v1")
+_REJECTED_PROFILES = {
+    "int8_v1": "int8 on both operands of every product raises perplexity by about 30 %",
+    "fixed15_int8_attention_v1": "int8 on both operands of every product raises perplexity by about 30 %",
+}
+_LATER_DEVICES = ("cuda", "opencl", "gpu")
+_LATER_FORMATS = ("bfloat16", "int8")
+
+_chosen: dict[str, str] = {}
+
+
+def _check_mode(where: str, mode: object) -> str:
+    if not isinstance(mode, str):
+        raise TypeError(f"[{where}] numeric_mode: expected a string, got {type(mode).__name__}")
+    if mode not in MODES:
+        raise ValueError(f"[{where}] numeric_mode: expected one of {', '.join(MODES)}, got {mode!r}")
+    return mode
+
+
+def _check_profile(where: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"[{where}] numeric_profile: expected a string, got {type(name).__name__}")
+    if name in _REJECTED_PROFILES:
+        raise NotImplementedError(
+            f"[{where}] numeric_profile: {name} was rejected: {_REJECTED_PROFILES[name]}"
+        )
+    if name in _LATER_PROFILES:
+        raise NotImplementedError(
+            f"[{where}] numeric_profile: {name} is not provided; available: {', '.join(PROFILES)}"
+        )
+    if name not in PROFILES:
+        raise ValueError(f"[{where}] numeric_profile: expected one of {', '.join(PROFILES)}, got {name!r}")
+    return name
+
+
+def numeric_mode() -> str:
+    """The mode of objects that name none.
+
+    set_numeric_mode's, else that of the environment variable ISOBIT_NUMERIC_MODE, else "identical".
+    ValueError when the environment names an unknown one.
+    """
+    if "mode" not in _chosen:
+        _chosen["mode"] = _check_mode(
+            "ISOBIT_NUMERIC_MODE", os.environ.get("ISOBIT_NUMERIC_MODE", "identical")
+        )
+    return _chosen["mode"]
+
+
+def set_numeric_mode(mode: str) -> None:
+    """Sets the process default: "identical", "deterministic" or "fast". ValueError for another name."""
+    _chosen["mode"] = _check_mode("set_numeric_mode", mode)
+
+
+def numeric_profiles() -> tuple[str, ...]:
+    """The numeric profiles that can be chosen."""
+    return PROFILES
+
+
+def numeric_profile() -> str:
+    """The profile of objects that name none.
+
+    set_numeric_profile's, else that of the environment variable ISOBIT_NUMERIC_PROFILE, else "fp32_v1".
+    ValueError when the environment names an unknown one, NotImplementedError for one that is not provided.
+    """
+    if "profile" not in _chosen:
+        name = os.environ.get("ISOBIT_NUMERIC_PROFILE", "fp32_v1")
+        _chosen["profile"] = _check_profile("ISOBIT_NUMERIC_PROFILE", name)
+    return _chosen["profile"]
+
+
+def set_numeric_profile(name: str) -> None:
+    """Sets the process default. ValueError for an unknown name, NotImplementedError for one not provided."""
+    _chosen["profile"] = _check_profile("set_numeric_profile", name)
+
+
+def resolve_mode(where: str, mode: str | None) -> str:
+    return numeric_mode() if mode is None else _check_mode(where, mode)
+
+
+def resolve_profile(where: str, name: str | None) -> str:
+    return numeric_profile() if name is None else _check_profile(where, name)
+
+
+def resolve_device(where: str, device: str) -> str:
+    if device in _LATER_DEVICES:
+        raise NotImplementedError(f"[{where}] device: {device} is not provided; available: auto, cpu")
+    if device not in ("auto", "cpu"):
+        raise ValueError(f"[{where}] device: expected 'auto' or 'cpu', got {device!r}")
+    return "cpu"
+
+
+def resolve_weight_format(where: str, weight_format: str) -> str:
+    if weight_format in _LATER_FORMATS:
+        raise NotImplementedError(
+            f"[{where}] weight_format: {weight_format} is not provided; available: float32"
+        )
+    if weight_format != "float32":
+        raise ValueError(f"[{where}] weight_format: expected 'float32', got {weight_format!r}")
+    return weight_format

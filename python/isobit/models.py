@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole models from Hugging Face checkpoint directories, and the parts of loading one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _modes
+from ._core import (
+    CausalLMState,
+    Checkpoint,
+    ModelPlan,
+    SafetensorsFile,
+    TensorInfo,
+    known_model_types,
+    write_safetensors,
+)
+from ._errors import UnsupportedModel
+from .array import Array
+from .transformer import TransformerBlock, _from_compiled
+
+if TYPE_CHECKING:
+    from .text import Tokenizer
+
+__all__ = [
+    "CausalLM",
+    "CausalLMState",
+    "Checkpoint",
+    "HFConfig",
+    "ModelPlan",
+    "SafetensorsFile",
+    "TensorInfo",
+    "Tokenizer",
+    "UnsupportedModel",
+    "known_model_types",
+    "plan_for",
+    "write_safetensors",
+]
+
+Progress = Callable[[int, int], object]
+
+
+def __getattr__(name: str) -> Any:
+    # The text extra is imported only by those who use it.
+    if name == "Tokenizer":
+        from .text import Tokenizer  # noqa: PLC0415
+
+        return Tokenizer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class HFConfig(Mapping[str, Any]):
+    """A parsed config.json: a read-only mapping of its fields.
+
+    ValueError when it is not a JSON object with a string "model_type".
+    """
+
+    def __init__(self, data: Mapping[str, Any], path: str | os.PathLike[str] | None = None) -> None:
+        if not isinstance(data, Mapping):
+            raise TypeError(f"[HFConfig] data: expected a mapping, got {type(data).__name__}")
+        origin = "" if path is None else os.fspath(path)
+        self._adopt(_core.HFConfig.from_text(json.dumps(dict(data)), origin))
+
+    def _adopt(self, compiled: _core.HFConfig) -> None:
+        self._compiled = compiled
+        self._fields: dict[str, Any] = json.loads(compiled.text())
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> HFConfig:
+        """Reads a file, or config.json in a directory. FileNotFoundError when there is none."""
+        config = cls.__new__(cls)
+        config._adopt(_core.HFConfig.from_json(Path(path)))
+        return config
+
+    @property
+    def model_type(self) -> str:
+        return self._compiled.model_type
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from."""
+        return self._compiled.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dict of its own."""
+        copy: dict[str, Any] = json.loads(self._compiled.text())
+        return copy
+
+    def __getitem__(self, key: str) -> Any:
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"HFConfig(model_type={self.model_type!r}, {len(self)} fields)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._fields, self.path)
+
+
+def plan_for(config: HFConfig | Mapping[str, Any]) -> ModelPlan:
+    """What a config means: block options, sizes and tensor names.
+
+    UnsupportedModel names the field, its value and what is known.
+    """
+    parsed = config if isinstance(config, HFConfig) else HFConfig(config)
+    return _core.plan_for(parsed._compiled)
+
+
+class CausalLM(_core.CausalLM):
+    """A decoder language model on token ids: load -> forward -> step -> generate.
+
+    weights: arrays by checkpoint name (plan.checkpoint_names()), or {"embed", "norm", "head" unless tied,
+    "layers": [{block key: array}]}. Raises UnsupportedModel for a missing tensor or one that nothing reads,
+    TypeError for a dtype other than float32, float16 or bfloat16, ValueError for a wrong shape or a
+    non-finite value.
+    """
+
+    config: HFConfig | None  #: of a model that was loaded from a directory
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        weights: Mapping[str, Any],
+        *,
+        weight_format: str = "float32",
+        max_positions: int | None = None,
+        device: str = "auto",
+        numeric_profile: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._choose(weight_format, device, numeric_profile)
+        named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
+        _core.CausalLM.__init__(self, plan, named, max_positions, progress)
+        self.config = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        weight_format: str = "float32",
+        max_positions: int | None = None,
+        device: str = "auto",
+        numeric_profile: str | None = None,
+        progress: Progress | None = None,
+    ) -> CausalLM:
+        """Loads a checkpoint directory (config.json and safetensors).
+
+        max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
+        called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
+        a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
+        """
+        model = cls.__new__(cls)
+        model._choose(weight_format, device, numeric_profile)
+        _core.CausalLM.__init__(model, Path(path), max_positions, progress)
+        model.config = HFConfig.from_json(path)
+        return model
+
+    def _choose(self, weight_format: str, device: str, numeric_profile: str | None) -> None:
+        self.weight_format = _modes.resolve_weight_format("CausalLM", weight_format)
+        self.device = _modes.resolve_device("CausalLM", device)
+        self.numeric_profile = _modes.resolve_profile("CausalLM", numeric_profile)
+
+    def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
+        """ids (B, L) -> int32 (B, L + max_new_tokens): the largest logit wins, among equals the lowest id.
+
+        Does not stop at any id. TypeError for bool or float ids; ValueError for ids out of range or more than
+        max_positions positions; NotImplementedError for greedy=False.
+        """
+        if greedy is not True:
+            raise NotImplementedError("[CausalLM] greedy: sampling is not provided; greedy=True is")
+        return self._generate_stream(ids, max_new_tokens, None)
+
+    def numeric_mode_used(self) -> str:
+        """The mode of the code that computes: "identical"."""
+        return "identical"
+
+    def vendor_used(self) -> str:
+        """Where it computes: "cpu"."""
+        return "cpu"
+
+    @property
+    def blocks(self) -> list[TransformerBlock]:
+        """The layers as blocks, which share the model's weights."""
+        return [_from_compiled(self._block(i)) for i in range(self.n_layers)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("[CausalLM] pickle: not provided; load the model from its directory again")
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return (
+            f"CausalLM(model_type={plan.model_type!r}, n_layers={plan.n_layers}, d_model={plan.d_model}, "
+            f"vocab_size={plan.vocab_size}, max_positions={self.max_positions})"
+        )
+
+
+def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """{"embed", "norm", "head", "layers"} -> arrays by checkpoint name; rows of a fused tensor are joined."""
+    named: dict[str, Any] = {plan.embed_name: weights["embed"], plan.norm_name: weights["norm"]}
+    if plan.head_name is not None:
+        named[plan.head_name] = weights["head"]
+    if len(weights["layers"]) != plan.n_layers:
+        raise ValueError(f"[CausalLM] layers: expected {plan.n_layers}, got {len(weights['layers'])}")
+    for i, layer in enumerate(weights["layers"]):
+        fused: dict[str, list[tuple[int, Array]]] = {}
+        for key, name, rows in plan.layer_weights(i):
+            if key not in layer:
+                raise UnsupportedModel(
+                    f"[CausalLM] layers[{i}]: expected {key!r}, got {', '.join(sorted(layer))}"
+                )
+            if rows is None:
+                named[name] = layer[key]
+            else:
+                fused.setdefault(name, []).append((rows.start, Array.from_buffer(layer[key])))
+        for name, parts in fused.items():
+            parts.sort(key=lambda part: part[0])
+            first = parts[0][1]
+            shape = (sum(part.shape[0] for _, part in parts), *first.shape[1:])
+            named[name] = Array.frombytes(b"".join(part.tobytes() for _, part in parts), first.dtype, shape)
+    return named

@@ -1,0 +1,683 @@
+# SPDX-License-Identifier: Apache-2.0
+"""isobit.models: configs, plans, checkpoints and CausalLM as Python meets them. Parity and bits are tested elsewhere."""
+
+import json
+import math
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.bits import same
+from support.checkpoints import make_config, random_weights, to_bfloat16, write_checkpoint
+from support.refusals import refuses
+
+import isobit
+from isobit.models import (
+    CausalLM,
+    CausalLMState,
+    Checkpoint,
+    HFConfig,
+    SafetensorsFile,
+    UnsupportedModel,
+    known_model_types,
+    plan_for,
+    write_safetensors,
+)
+
+IDS = np.array([[5, 9, 2, 40, 1, 17]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    config = make_config("llama")
+    return write_checkpoint(tmp_path_factory.mktemp("llama"), config, random_weights(config))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return CausalLM.load(folder)
+
+
+# ---- configs and plans
+
+
+def test_config_is_a_mapping(folder):
+    fields = make_config("llama")
+    config = HFConfig(fields)
+    assert config.model_type == "llama" and config["hidden_size"] == 32 and len(config) == len(fields)
+    assert dict(config) == fields == config.to_dict() and "nonsense" not in config and config.get("x") is None
+    assert config.path is None and "llama" in repr(config)
+    config.to_dict()["hidden_size"] = 1
+    assert config["hidden_size"] == 32
+    for path in (folder, folder / "config.json", str(folder)):
+        read = HFConfig.from_json(path)
+        assert dict(read) == fields and read.path == folder / "config.json"
+
+
+def test_refused_configs(tmp_path):
+    for data in ({}, {"model_type": 3}, {"model_type": None}):
+        with refuses(ValueError, "[HFConfig]", "model_type"):
+            HFConfig(data)
+    for data in ([1], "llama", None):
+        with refuses(TypeError, "[HFConfig] data", type(data).__name__):
+            HFConfig(data)
+    with refuses(FileNotFoundError, "[HFConfig]", "nowhere"):
+        HFConfig.from_json(tmp_path / "nowhere")
+    with refuses(FileNotFoundError, "[HFConfig]"):
+        HFConfig.from_json(tmp_path)
+    for text in ("", "[1]", "{", '{"model_type": "llama"} x', "\xff"):
+        (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+        with refuses(ValueError, "[HFConfig]"):
+            HFConfig.from_json(tmp_path)
+
+
+def test_plan():
+    plan = plan_for(make_config("llama", attention_bias=True))
+    assert (plan.model_type, plan.kind, plan.n_layers, plan.d_model, plan.vocab_size) == (
+        "llama",
+        "transformer",
+        2,
+        32,
+        96,
+    )
+    assert (plan.n_heads, plan.n_kv_heads, plan.head_dim, plan.intermediate) == (4, 2, 8, 48)
+    assert (plan.tie_embeddings, plan.norm_eps, plan.max_position_embeddings) == (False, 1e-5, 128)
+    assert plan.embed_name == "model.embed_tokens.weight" and plan.norm_name == "model.norm.weight"
+    assert plan.head_name == "lm_head.weight"
+    assert plan_for(make_config("llama", tie_word_embeddings=True)).head_name is None
+    assert plan.block_options["qkv_bias"] is True and "n_heads" not in plan.block_options
+    assert plan.block_kwargs == plan.layer_kwargs(0) and plan.block_kwargs["n_kv_heads"] == 2
+    weights = dict((key, (name, rows)) for key, name, rows in plan.layer_weights(1))
+    assert weights["q_proj.bias"] == ("model.layers.1.self_attn.q_proj.bias", None)
+    names = plan.checkpoint_names()
+    assert len(names) == len(set(names)) and "model.layers.0.mlp.up_proj.weight" in names
+    for i in (-1, 2):
+        with refuses(IndexError, "layer", str(i)):
+            plan.layer_weights(i)
+    same_plan = plan_for(HFConfig(make_config("llama", attention_bias=True)))
+    assert same_plan.checkpoint_names() == names
+
+
+def test_fused_rows():
+    rows = {key: (name, part) for key, name, part in plan_for(make_config("phi3")).layer_weights(0)}
+    fused = "model.layers.0.self_attn.qkv_proj.weight"
+    assert rows["q_proj.weight"] == (fused, slice(0, 32)) and rows["k_proj.weight"] == (fused, slice(32, 48))
+    assert rows["v_proj.weight"] == (fused, slice(48, 64))
+    assert rows["up_proj.weight"][1] == slice(48, 96)
+
+
+def test_plan_kwargs_build_the_layer(model):
+    block = isobit.TransformerBlock(model.blocks[1].parameters(), **model.plan.layer_kwargs(1))
+    x = np.random.default_rng(0).standard_normal((1, 5, 32)).astype("f4")
+    assert same(block(x), model.blocks[1](x))
+
+
+def test_unsupported_models():
+    assert issubclass(UnsupportedModel, ValueError) and {"llama", "qwen3", "phi3"} <= set(known_model_types())
+    for family in ("gpt2", "mixtral", "gemma2", "mamba"):
+        with refuses(UnsupportedModel, family, "llama", "qwen3"):
+            plan_for({"model_type": family, "hidden_size": 8})
+    refused = {
+        "num_local_experts": 8,
+        "hidden_act": "relu",
+        "attention_dropout": 0.5,
+        "num_key_value_heads": 3,
+        "rope_parameters": {"rope_type": "cubic"},
+    }
+    for field, value in refused.items():
+        with refuses(UnsupportedModel, field):
+            plan_for(make_config("llama", **{field: value}))
+    for field in ("hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size"):
+        with refuses(UnsupportedModel, field):
+            plan_for({k: v for k, v in make_config("llama").items() if k != field})
+        for value in ("32", 3.5, -1, 0, True):
+            with refuses(UnsupportedModel, field):
+                plan_for(make_config("llama", **{field: value}))
+
+
+# ---- safetensors
+
+
+def raw_file(path, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "a.safetensors"
+    halves = np.array([1.5, -0.0, 6e-8, np.inf], np.float16)
+    write_safetensors(
+        path,
+        {
+            "z": np.arange(6, dtype="f4").reshape(2, 3),
+            "i4": np.array([-1, 2], "i4"),
+            "i8": isobit.Array.from_list([2**40]),
+            "f2": halves,
+            "bf": ("BF16", (2, 1), to_bfloat16(np.array([1.0, -3.0], "f4")).tobytes()),
+            "scalar": ("F32", (), struct.pack("<f", 2.5)),
+            "empty": ("F32", (0, 4), b""),
+            "f8": np.zeros(3),
+        },
+        {"format": "pt"},
+    )
+    with SafetensorsFile(path) as file:
+        assert (
+            file.names() == sorted(file.names())
+            and len(file.names()) == 8
+            and "z" in file
+            and "y" not in file
+        )
+        assert file.metadata == {"format": "pt"}
+        info = file.info("z")
+        assert (info.name, info.dtype, info.shape, info.nbytes, info.size) == ("z", "F32", (2, 3), 24, 6)
+        assert info.end - info.begin == 24 and info.file == path and "F32" in repr(info)
+        z = file.read("z")
+        assert type(z) is isobit.Array and z.dtype == "f4" and z.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert file.read("i4").dtype == "i4" and file.read("i8").tolist() == [2**40]
+        assert same(file.read("f2"), halves.astype("f4"))
+        assert file.read("bf").tolist() == [[1.0], [-3.0]]
+        bits = file.read("bf", bf16="bits")
+        assert bits.dtype == "u2" and bits.tolist() == [[0x3F80], [0xC040]]
+        assert file.read("scalar").shape == () and file.read("scalar").tolist() == 2.5
+        assert file.read("empty").shape == (0, 4)
+        with refuses(TypeError, "[SafetensorsFile]", "f8", "F64"):
+            file.read("f8")
+        with refuses(ValueError, "[SafetensorsFile] bf16", "'raw'"):
+            file.read("bf", bf16="raw")
+        for refused in (file.read, file.info):
+            with refuses(ValueError, "missing"):
+                refused("missing")
+    assert z.tolist() == [[0, 1, 2], [3, 4, 5]]
+    for refused in (
+        file.names,
+        lambda: file.read("z"),
+        lambda: file.info("z"),
+        lambda: file.metadata,
+        file.__enter__,
+    ):
+        with refuses(ValueError, "[SafetensorsFile]", "closed"):
+            refused()
+    file.close()
+
+
+def test_the_header_is_padded_and_sorted(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, {"b": np.zeros(1, "f4"), "a": np.zeros(2, "f4")})
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    assert length % 8 == 0 and list(json.loads(data[8 : 8 + length])) == ["a", "b"]
+    assert not [file for file in tmp_path.iterdir() if file != path]
+
+
+def test_refused_writes(tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"before")
+    refused = [
+        ({"a": ("F32", (2,), b"1234567")}, ValueError, "8 bytes"),
+        ({"a": ("F32", (-1,), b"")}, ValueError, "(-1,)"),
+        ({"a": ("F99", (1,), b"1234")}, ValueError, "F99"),
+        ({"a": ("F32", (1,))}, ValueError, "(dtype, shape, bytes)"),
+        ({"a": ("F32", (1.0,), b"1234")}, TypeError, "shape"),
+        ({"a": [1.0]}, TypeError, "list"),
+        ({1: np.zeros(1)}, TypeError, "name"),
+    ]
+    for tensors, error, part in refused:
+        with refuses(error, "[", part):
+            write_safetensors(path, tensors)
+    assert path.read_bytes() == b"before"
+
+
+F4 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+MALFORMED = {
+    "not json": b"hello",
+    "not an object": [1],
+    "not utf-8": b'{"\xff": {}}',
+    "an entry that is no object": {"a": 3},
+    "no dtype": {"a": {"shape": [1], "data_offsets": [0, 4]}},
+    "no shape": {"a": {"dtype": "F32", "data_offsets": [0, 4]}},
+    "no offsets": {"a": {"dtype": "F32", "shape": [1]}},
+    "a negative begin": {"a": F4 | {"data_offsets": [-4, 0]}},
+    "end before begin": {"a": F4 | {"data_offsets": [4, 0]}},
+    "end past the data": {"a": F4 | {"data_offsets": [4, 8]}},
+    "a size that does not match": {"a": F4 | {"shape": [2]}},
+    "a negative extent": {"a": F4 | {"shape": [-1]}},
+    "a shape that overflows": {"a": F4 | {"shape": [2**32, 2**32]}},
+    "a fractional extent": {"a": F4 | {"shape": [1.5]}},
+    "metadata that is no object": {"__metadata__": 3, "a": F4},
+    "metadata that is no text": {"__metadata__": {"k": 3}, "a": F4},
+    "a duplicate name": b'{"a": %b, "a": %b}' % ((json.dumps(F4).encode(),) * 2),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_files(tmp_path, case):
+    path = raw_file(tmp_path / "a.safetensors", MALFORMED[case], bytes(4))
+    with refuses(ValueError, "[SafetensorsFile]", "a.safetensors"):
+        SafetensorsFile(path)
+
+
+def test_truncated_and_huge_files(tmp_path):
+    path = tmp_path / "a.safetensors"
+    for data in (
+        b"",
+        b"1234567",
+        struct.pack("<Q", 100),
+        struct.pack("<Q", 2**40),
+        struct.pack("<Q", 2**64 - 1) + b"{}",
+    ):
+        path.write_bytes(data)
+        with refuses(ValueError, "[SafetensorsFile]", "a.safetensors"):
+            SafetensorsFile(path)
+    with refuses(FileNotFoundError, "[SafetensorsFile]", "none.safetensors"):
+        SafetensorsFile(tmp_path / "none.safetensors")
+
+
+def test_an_unknown_dtype_is_an_error_when_read(tmp_path):
+    path = raw_file(tmp_path / "a.safetensors", {"a": F4 | {"dtype": "F8_E4M3", "shape": [4]}}, bytes(4))
+    file = SafetensorsFile(path)
+    assert file.info("a").dtype == "F8_E4M3"
+    with refuses(TypeError, "a", "F8_E4M3"):
+        file.read("a")
+
+
+def test_checkpoints(tmp_path):
+    config = make_config("llama")
+    weights = random_weights(config)
+    one = write_checkpoint(tmp_path / "one", config, weights)
+    many = write_checkpoint(tmp_path / "many", config, weights, shards=3)
+    for path in (one, one / "model.safetensors", many):
+        checkpoint = Checkpoint.open(path)
+        assert checkpoint.names() == sorted(weights) and "model.norm.weight" in checkpoint
+        assert same(checkpoint.read("model.norm.weight"), weights["model.norm.weight"])
+    assert Checkpoint.open(many).info("lm_head.weight").file.parent == many
+    with Checkpoint.open(many) as checkpoint:
+        checkpoint.close()
+        with refuses(ValueError, "[Checkpoint]", "closed"):
+            checkpoint.names()
+    (one / "model.safetensors").rename(one / "weights.safetensors")
+    assert Checkpoint.open(one).names() == sorted(weights)
+    (one / "more.safetensors").write_bytes((one / "weights.safetensors").read_bytes())
+    with pytest.raises((ValueError, FileNotFoundError)):
+        Checkpoint.open(one)
+    with refuses(FileNotFoundError, "nowhere"):
+        Checkpoint.open(tmp_path / "nowhere")
+
+
+def test_refused_indexes(tmp_path):
+    config = make_config("llama")
+    many = write_checkpoint(tmp_path, config, random_weights(config), shards=3)
+    index = many / "model.safetensors.index.json"
+    right = json.loads(index.read_text())
+    first = next(iter(right["weight_map"]))
+
+    def with_map(change):
+        return right | {"weight_map": right["weight_map"] | change}
+
+    refused = [
+        (with_map({first: "missing.safetensors"}), FileNotFoundError, "missing.safetensors"),
+        (with_map({"ghost": right["weight_map"][first]}), ValueError, "ghost"),
+        (with_map({first: "../outside.safetensors"}), ValueError, "outside"),
+        (with_map({first: "/etc/passwd"}), ValueError, "passwd"),
+        (with_map({first: 3}), ValueError, "weight_map"),
+        ({"metadata": {}}, ValueError, "weight_map"),
+        ([1], ValueError, "index"),
+    ]
+    for content, error, part in refused:
+        index.write_text(json.dumps(content))
+        with refuses(error, part):
+            Checkpoint.open(many)
+    index.write_text(json.dumps(right))
+    (many / "model-00002-of-00003.safetensors").unlink()
+    with refuses(FileNotFoundError, "model-00002-of-00003.safetensors"):
+        Checkpoint.open(many)
+
+
+# ---- models
+
+
+def test_loaded_model(model, folder):
+    assert (model.vocab_size, model.d_model, model.n_layers, model.kind) == (96, 32, 2, "transformer")
+    assert (model.max_positions, model.tied, model.device, model.weight_format) == (
+        128,
+        False,
+        "cpu",
+        "float32",
+    )
+    assert model.numeric_profile == "fp32_v1" and model.numeric_mode_used() == "identical"
+    assert model.vendor_used() == "cpu" and model.unused_names == []
+    assert model.config["hidden_size"] == 32 and model.plan.model_type == "llama"
+    assert len(model.blocks) == 2 and type(model.blocks[0]) is isobit.TransformerBlock
+    assert "llama" in repr(model)
+    weights = random_weights(make_config("llama"))
+    parameters = model.parameters()
+    assert sorted(parameters) == sorted(weights)
+    assert all(same(parameters[name], w) for name, w in weights.items())
+
+
+def test_blocks_outlive_the_model(folder):
+    block = CausalLM.load(folder).blocks[0]
+    assert np.isfinite(np.asarray(block(np.ones((1, 3, 32), "f4")))).all()
+
+
+def test_shapes(model):
+    logits = model(np.repeat(IDS, 2, axis=0))
+    assert type(logits) is isobit.Array and logits.shape == (2, 6, 96) and logits.dtype == "f4"
+    last = model.forward(IDS, last_only=True)
+    assert last.shape == (1, 96) and same(last, np.asarray(model.forward(IDS))[:, -1])
+    state = model.allocate_state(1, 10)
+    assert type(state) is CausalLMState and (state.batch_size, state.max_tokens, state.positions) == (
+        1,
+        10,
+        0,
+    )
+    assert same(model.forward(IDS[:, :4], state), np.asarray(model(IDS))[:, :4])
+    assert same(model.step(IDS[:, 4], state), np.asarray(model(IDS))[:, 4])
+    assert same(model.step(IDS[:, 5:6], state), last)
+    assert state.positions == 6 and "positions=6" in repr(state)
+    assert [layer.cached_tokens for layer in state.layers] == [6, 6]
+    model.reset_state(state)
+    assert state.positions == 0 and same(model.forward(IDS, state, last_only=True), last)
+
+
+def test_every_kind_of_ids(model):
+    torch = pytest.importorskip("torch")
+    right = model(IDS)
+    for dtype in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"):
+        assert same(model(IDS.astype(dtype)), right), dtype
+    for ids in (
+        IDS.tolist(),
+        tuple(map(tuple, IDS.tolist())),
+        torch.from_numpy(IDS),
+        isobit.Array.from_buffer(IDS),
+    ):
+        assert same(model(ids), right)
+    assert same(model(np.repeat(IDS, 2, axis=1)[:, ::2]), right)
+    assert same(model([list(IDS[0])]), right)  # NumPy integers in a list
+
+
+ID_REFUSALS = [
+    (IDS.astype("f4"), TypeError, "F32"),
+    (IDS.astype(bool), TypeError, "BOOL"),
+    ([[1.0]], TypeError, "float"),
+    ([[True]], TypeError, "bool"),
+    ([["1"]], TypeError, "str"),
+    ("text", TypeError, "str"),
+    (None, TypeError, "NoneType"),
+    (3, TypeError, "int"),
+    ([[96]], ValueError, "96"),
+    ([[-1]], ValueError, "-1"),
+    ([[2**70]], ValueError, "int64"),
+    (np.array([[2**63]], "u8"), ValueError, "int64"),
+    ([[1, 2], [3]], ValueError, "ragged"),
+    ([1, 2], ValueError, "(2,)"),
+    ([[[1]]], ValueError, "axes"),
+    ([[]], ValueError, "(1, 0)"),
+    ([], ValueError, "(0,)"),
+    (np.zeros((0, 3), "i4"), ValueError, "(0, 3)"),
+]
+
+
+@pytest.mark.parametrize(("ids", "error", "part"), ID_REFUSALS)
+def test_refused_ids(model, ids, error, part):
+    state = model.allocate_state(1, 10)
+    model.forward(IDS[:, :3], state)
+    before = [bytes(layer.k_cache) for layer in state.layers]
+    calls = (lambda: model.forward(ids), lambda: model.forward(ids, state), lambda: model.generate(ids, 1))
+    for call in calls:
+        with refuses(error, "[CausalLM] ids", part):
+            call()
+    assert state.positions == 3 and [bytes(layer.k_cache) for layer in state.layers] == before
+
+
+def test_refused_steps(model):
+    state = model.allocate_state(2, 4)
+    for ids in ([[1, 2], [3, 4]], [1], [[1]], [1, 2, 3], [], [[1], [96]], [1, -1]):
+        with refuses(ValueError, "[CausalLM]"):
+            model.step(ids, state)
+    with refuses(TypeError, "[CausalLM] ids", "float"):
+        model.step([1.0, 2.0], state)
+    with refuses(TypeError, "[CausalLM] state", "NoneType"):
+        model.step([1, 2], None)
+    assert state.positions == 0
+
+
+def test_states_of_others(model, folder):
+    other = CausalLM.load(folder)
+    state = other.allocate_state(1, 8)
+    calls = (
+        lambda: model.forward(IDS, state),
+        lambda: model.step([1], state),
+        lambda: model.reset_state(state),
+    )
+    for call in calls:
+        with refuses(ValueError, "[CausalLM] state", "model"):
+            call()
+    assert state.positions == 0
+    with refuses(TypeError, "[CausalLM] state", "TransformerState"):
+        model.forward(IDS, state.layers[0])
+    with refuses(ValueError, "[CausalLM]", "batch"):
+        other.forward([[1], [2]], state)
+
+
+def test_too_many_tokens(model):
+    state = model.allocate_state(1, 4)
+    model.forward(IDS[:, :3], state)
+    with refuses(ValueError, "[CausalLM]", "max_tokens", "4"):
+        model.forward(IDS[:, :2], state)
+    assert state.positions == 3
+    with refuses(ValueError, "max_positions", "128"):
+        model.forward(np.zeros((1, 129), "i4"))
+    with refuses(ValueError, "max_positions", "128"):
+        model.allocate_state(1, 129)
+    with refuses(ValueError, "max_positions", "128"):
+        model.generate(IDS, 123)
+    for sizes in ((0, 4), (1, 0), (-1, 4)):
+        with refuses(ValueError, "batch_size" if sizes[0] < 1 else "max_tokens"):
+            model.allocate_state(*sizes)
+
+
+def test_lengths(model):
+    ids = np.array([[1, 2, 3, 4], [5, 6, 0, 0]])
+    ragged = model.forward(ids, lengths=[4, 2])
+    assert same(np.asarray(ragged)[0], np.asarray(model(ids[:1]))[0])
+    assert same(np.asarray(ragged)[1, :2], np.asarray(model(ids[1:, :2]))[0])
+    last = model.forward(ids, lengths=[4, 2], last_only=True)
+    assert same(np.asarray(last)[1], np.asarray(ragged)[1, 1])
+    for lengths in ([4], [4, 5], [0, 1], [4, 2, 1]):
+        with refuses(ValueError, "[CausalLM]", "lengths"):
+            model.forward(ids, lengths=lengths)
+    with refuses(ValueError, "[CausalLM]", "lengths"):
+        model.forward(ids, model.allocate_state(2, 8), lengths=[4, 2])
+
+
+def test_a_layer_with_a_session_is_refused(model):
+    state = model.allocate_state(1, 8)
+    with model.blocks[0].decode_session(state.layers[0]):
+        for call in (lambda: model.forward(IDS, state), lambda: model.step([1], state)):
+            with refuses(ValueError, "[CausalLM] state", "session"):
+                call()
+    model.forward(IDS, state)
+
+
+def test_generate(model):
+    out = model.generate(IDS, 5)
+    assert type(out) is isobit.Array and out.dtype == "i4" and out.shape == (1, 11)
+    ids = IDS.tolist()[0]
+    for _ in range(5):
+        ids.append(model.forward([ids], last_only=True).argmax())
+    assert out.tolist() == [ids]
+    both = model.generate([ids[:6], ids[1:7]], 3)
+    assert both.shape == (2, 9) and both[0].tolist() == ids[:9]
+    unchanged = model.generate(IDS, 0)
+    assert unchanged.tolist() == IDS.tolist() and unchanged.dtype == "i4"
+    assert model.generate(IDS, 2, greedy=True).shape == (1, 8)
+    with refuses(NotImplementedError, "[CausalLM] greedy"):
+        model.generate(IDS, 2, greedy=False)
+    with refuses(ValueError, "max_new_tokens", "-1"):
+        model.generate(IDS, -1)
+    for n in (1.0, True, None):
+        with refuses(TypeError, "[CausalLM] max_new_tokens"):
+            model.generate(IDS, n)
+
+
+def test_streaming(model):
+    seen = []
+
+    def on_token(step, ids, logits):
+        assert logits.shape == (2, 96) and [logits[row].argmax() for row in range(2)] == ids
+        seen.append((step, ids))
+        return None if step < 2 else False
+
+    prompt = [[1, 2], [3, 4]]
+    out = model._generate_stream(prompt, 10, on_token)
+    assert [step for step, _ in seen] == [0, 1, 2]
+    assert out.shape == (2, 5) and out.tolist() == model.generate(prompt, 3).tolist()
+    assert [[row[2 + step] for row in out.tolist()] for step in range(3)] == [ids for _, ids in seen]
+
+    def fail(step, ids, logits):
+        raise KeyError("mine")
+
+    with refuses(KeyError, "mine"):
+        model._generate_stream(prompt, 3, fail)
+    assert model.generate(prompt, 3).tolist() == out.tolist()
+
+
+def test_ctrl_c_stops_a_long_call():
+    program = (
+        "import os, signal, threading, time, numpy as np, isobit\n"
+        "r = np.random.default_rng(0)\n"
+        "d, w = 1024, 4096\n"
+        "def m(*s): return (r.standard_normal(s) / 32).astype('f4')\n"
+        "weights = {f'{n}_proj.weight': m(*s) for n, s in\n"
+        "  dict(q=(d, d), k=(d, d), v=(d, d), o=(d, d), gate=(w, d), up=(w, d), down=(d, w)).items()}\n"
+        "weights |= {f'{n}_layernorm.weight': np.ones(d, 'f4') for n in ('input', 'post_attention')}\n"
+        "block = isobit.TransformerBlock(weights, n_heads=16)\n"
+        "x = m(4, 8000, d)\n"
+        "state = block.allocate_state(4, 8000)\n"
+        "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "try: block.forward(x, state)\n"
+        "except KeyboardInterrupt: print('stopped at', state.cached_tokens)\n"
+        "else: print('finished')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.stdout.strip() == "stopped at 0", run.stderr
+
+
+def test_model_from_arrays(model):
+    config = make_config("llama")
+    weights = random_weights(config)
+    plan = plan_for(config)
+    made = CausalLM(plan, weights)
+    assert same(made(IDS), model(IDS)) and made.config is None
+    layers = [{key: weights[name] for key, name, _ in plan.layer_weights(i)} for i in range(2)]
+    nested = {
+        "embed": weights[plan.embed_name],
+        "norm": weights[plan.norm_name],
+        "head": weights[plan.head_name],
+    }
+    assert same(CausalLM(plan, nested | {"layers": layers})(IDS), model(IDS))
+    with refuses(ValueError, "[CausalLM] layers", "2", "1"):
+        CausalLM(plan, nested | {"layers": layers[:1]})
+    with refuses(UnsupportedModel, "layers[1]", "q_proj.weight"):
+        CausalLM(plan, nested | {"layers": [layers[0], {}]})
+
+
+def test_fused_model_from_layers():
+    config = make_config("phi3")
+    weights, plan = random_weights(config), plan_for(config)
+    layers = [
+        {key: weights[name][rows or slice(None)] for key, name, rows in plan.layer_weights(i)}
+        for i in range(2)
+    ]
+    nested = {
+        "embed": weights[plan.embed_name],
+        "norm": weights[plan.norm_name],
+        "head": weights[plan.head_name],
+    }
+    right = CausalLM(plan, weights)(IDS)
+    assert same(CausalLM(plan, nested | {"layers": layers})(IDS), right)
+
+
+def test_refused_weights():
+    config = make_config("llama")
+    plan = plan_for(config)
+
+    def build(change):
+        return CausalLM(plan, {k: v for k, v in (random_weights(config) | change).items() if v is not None})
+
+    q = "model.layers.1.self_attn.q_proj.weight"
+    with refuses(UnsupportedModel, q):
+        build({q: None})
+    with refuses(UnsupportedModel, "lm_head.weight"):
+        build({"lm_head.weight": None})
+    with refuses(UnsupportedModel, "model.layers.1.extra"):
+        build({"model.layers.1.extra": np.zeros(3, "f4")})
+    with refuses(ValueError, q):
+        build({q: np.zeros((32, 33), "f4")})
+    with refuses(TypeError, q):
+        build({q: np.zeros((32, 32), "i4")})
+    for value in (math.nan, math.inf):
+        for name in (q, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"):
+            bad = random_weights(config)[name]
+            bad.reshape(-1)[5] = value
+            with refuses(ValueError, name, "finite"):
+                build({name: bad})
+
+
+def test_load_refusals(tmp_path, folder):
+    with refuses(FileNotFoundError, "nowhere"):
+        CausalLM.load(tmp_path / "nowhere")
+    with pytest.raises((FileNotFoundError, ValueError)):
+        CausalLM.load(folder / "config.json")
+    with refuses(NotImplementedError, "[CausalLM] device", "cuda"):
+        CausalLM.load(folder, device="cuda")
+    with refuses(ValueError, "[CausalLM] device", "abacus"):
+        CausalLM.load(folder, device="abacus")
+    for name in ("bfloat16", "int8"):
+        with refuses(NotImplementedError, "[CausalLM] weight_format", name):
+            CausalLM.load(folder, weight_format=name)
+    with refuses(ValueError, "[CausalLM] weight_format", "int3"):
+        CausalLM.load(folder, weight_format="int3")
+    with refuses(NotImplementedError, "[CausalLM] numeric_profile", "fixed15_v1"):
+        CausalLM.load(folder, numeric_profile="fixed15_v1")
+    for n in (0, -1, 129):
+        with refuses(ValueError, "[CausalLM] max_positions", str(n)):
+            CausalLM.load(folder, max_positions=n)
+    with refuses(TypeError, "[CausalLM] max_positions", "float"):
+        CausalLM.load(folder, max_positions=16.0)
+    config = make_config("llama")
+    weights = random_weights(config)
+    missing = {name: w for name, w in weights.items() if "layers.1" not in name}
+    with refuses(UnsupportedModel, "9", "model.layers.1."):
+        CausalLM.load(write_checkpoint(tmp_path / "missing", config, missing))
+    more = weights | {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(4, "f4")}
+    assert CausalLM.load(write_checkpoint(tmp_path / "more", config, more)).unused_names == [
+        "model.layers.0.self_attn.rotary_emb.inv_freq"
+    ]
+
+
+def test_load_options(folder, model):
+    calls = []
+    short = CausalLM.load(folder, max_positions=16, progress=lambda done, total: calls.append((done, total)))
+    assert short.max_positions == 16 and same(short(IDS), model(IDS))
+    assert calls[-1][0] == calls[-1][1] > 1 and calls == sorted(calls)
+    with refuses(ValueError, "max_positions", "16"):
+        short.forward(np.zeros((1, 17), "i4"))
+
+    def fail(done, total):
+        raise KeyError("mine")
+
+    with refuses(KeyError, "mine"):
+        CausalLM.load(folder, progress=fail)
+
+
+def test_tokenizer_is_lazy():
+    program = "import sys, isobit\nassert not [n for n in sys.modules if n.startswith(('isobit.text', 'tokenizers'))]"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with refuses(AttributeError, "Nonsense"):
+        _ = isobit.models.Nonsense
