@@ -48,7 +48,7 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
   std::optional<TransformerState> fresh;
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
   check_state(kWho, s, batch, *options.n_kv_heads, *options.head_dim, options.window, length);
-  for (int64_t row = 0; row < batch; ++row) {
+  for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
     const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
     const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n);
     expect(at == n, kWho, "x", "finite values",

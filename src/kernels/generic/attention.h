@@ -10,7 +10,6 @@
 #pragma once
 
 #include "kernels/generic/elementary.h"
-#include "kernels/generic/interim.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {

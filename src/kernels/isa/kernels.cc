@@ -5,7 +5,6 @@
 #include "kernels/generic/activation.h"
 #include "kernels/generic/attention.h"
 #include "kernels/generic/elementary.h"
-#include "kernels/generic/interim.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/generic/norm.h"
 #include "kernels/generic/rope.h"

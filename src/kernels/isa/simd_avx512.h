@@ -4,10 +4,15 @@
 #pragma once
 
 // g++ 12 warns about its own undefined-value intrinsics (GCC bug 105593).
+#ifdef __clang__
+#include <immintrin.h>
+#else
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
+#endif
 
 #include <cstdint>
 
@@ -88,6 +93,11 @@ ISOBIT_INLINE i32x16 operator*(i32x16 a, i32x16 b) { return {_mm512_mullo_epi32(
 ISOBIT_INLINE i32x16 operator&(i32x16 a, i32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 ISOBIT_INLINE i32x16 operator|(i32x16 a, i32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 ISOBIT_INLINE i32x16 operator^(i32x16 a, i32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+ISOBIT_INLINE i32x16 mulhi_u(i32x16 a, i32x16 b) {
+  const __m512i even = _mm512_mul_epu32(a.v, b.v);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), _mm512_srli_epi64(b.v, 32));
+  return {_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd)};
+}
 template <int N>
 ISOBIT_INLINE i32x16 shl(i32x16 a) {
   return {_mm512_slli_epi32(a.v, N)};

@@ -180,6 +180,9 @@ ISOBIT_INLINE i32x16 operator|(i32x16 a, i32x16 b) {
 ISOBIT_INLINE i32x16 operator^(i32x16 a, i32x16 b) {
   return ints([&](int i) { return a.v[i] ^ b.v[i]; });
 }
+ISOBIT_INLINE i32x16 mulhi_u(i32x16 a, i32x16 b) {
+  return ints([&](int i) { return (static_cast<uint64_t>(wrapping(a.v[i])) * wrapping(b.v[i])) >> 32; });
+}
 template <int N>
 ISOBIT_INLINE i32x16 shl(i32x16 a) {
   return ints([&](int i) { return wrapping(a.v[i]) << N; });

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of all Python tests.
+
+ISOBIT_TEST_LONG=1 draws many more examples; ISOBIT_DEMO_MODEL names a folder with the model of the demo.
+"""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import isobit
+
+hypothesis.settings.register_profile(
+    "short", max_examples=12, deadline=None, derandomize=True, print_blob=True
+)
+hypothesis.settings.register_profile("long", max_examples=400, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("long" if os.environ.get("ISOBIT_TEST_LONG") else "short")
+
+
+@pytest.fixture(autouse=True)
+def runtime_as_before():
+    """A test may choose threads and instruction set; the next one starts from the same ones."""
+    isa, threads = isobit.active_isa(), isobit.num_threads()
+    yield
+    isobit.set_isa(isa)
+    isobit.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def demo_model():
+    """The folder of SmolLM2-135M-Instruct, where it is to be had."""
+    default = Path(__file__).parents[2] / "models" / "smollm2-135m"
+    folder = Path(os.environ.get("ISOBIT_DEMO_MODEL", default))
+    if not (folder / "config.json").exists():
+        pytest.skip(f"no model in {folder} (`make demo` makes one)")
+    return folder
