@@ -62,7 +62,7 @@ def __getattr__(name: str) -> NoReturn:
 
 # Users meet the compiled classes under the names of the package, and so do pickles.
 for _module, _classes in {
-    "isobit": (Array, TransformerState),
+    "isobit": (Array, NonFiniteError, TransformerState),
     "isobit.transformer": (transformer.TransformerDecodeSession,),
     "isobit.models": (
         models.CausalLMState,
@@ -70,6 +70,7 @@ for _module, _classes in {
         models.ModelPlan,
         models.SafetensorsFile,
         models.TensorInfo,
+        models.UnsupportedModel,
     ),
 }.items():
     for _class in _classes:

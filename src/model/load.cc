@@ -199,6 +199,7 @@ std::vector<std::string> CausalLM::check(const std::filesystem::path& directory,
 
 CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOptions& options,
                         bool with_weights) {
+  const FpEnv environment;  // numbers of the config are read under it as well
   if (!std::filesystem::exists(directory))
     throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
                                "'" + directory.string() + "', which does not exist"));
@@ -211,7 +212,6 @@ CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOption
                       [&](const std::string& n) { return checkpoint.view(n); },
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
-  const FpEnv environment;
   model.impl_->plan = plan;
   Loader loader(*model.impl_, source, options);
   with_weights ? loader.load() : loader.check();

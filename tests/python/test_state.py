@@ -146,6 +146,14 @@ def test_reset():
     assert same(block.forward(x, state), block.forward(x))
 
 
+def test_reset_forgets_a_nonfinite_cache():
+    block, x, state = filled()
+    held = state.k_cache
+    np.asarray(held)[3] = np.nan
+    state.reset()
+    assert same(block.forward(x, state), block.forward(x))
+
+
 def test_forgetting_the_newest():
     block, x, state = filled(tokens=7)
     right = block.forward(x[:, 4:6], filled(tokens=4)[2])
@@ -255,11 +263,11 @@ def test_states_that_do_not_fit_the_block():
 def test_too_many_tokens():
     block, x, state = filled(tokens=5)
     before = snapshot(state)
-    with refuses(ValueError, "[TransformerBlock]", "max_tokens", "12"):
+    with refuses(ValueError, "[TransformerBlock] state", "room for", "12 cached"):
         block.forward(x[:, :8], state)
     assert snapshot(state) == before
     block.forward(x[:, 5:], state)
-    with refuses(ValueError, "[TransformerBlock]", "max_tokens", "12"):
+    with refuses(ValueError, "[TransformerBlock] state", "room for", "12 cached"):
         block.step(x[:, 0], state)
     assert state.cached_tokens == 12
 
