@@ -7,9 +7,8 @@
 // and stay in the first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the
 // tree over the absolute block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0,
 // which the merge leaves out by itself.
-#pragma once
-
 #include "kernels/generic/elementary.h"
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
@@ -44,7 +43,7 @@ struct Node {
 
 // s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`.
 template <int ROWS, int VECS>
-inline void score_tile(const float* q, int64_t head_dim, const float* keys, float scale, float* s) {
+static inline void score_tile(const float* q, int64_t head_dim, const float* keys, float scale, float* s) {
   f32x16 acc[ROWS][VECS];
   f32x16 first_block[ROWS][VECS];
   for (int64_t begin = 0;; begin += kBlock) {
@@ -76,7 +75,8 @@ inline void score_tile(const float* q, int64_t head_dim, const float* keys, floa
 
 // Scores of one row: caps them, makes those outside [low, high] -inf, and returns the largest. `odd` turns
 // NaN once a visible score is not finite.
-inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high, float softcap, f32x16& odd) {
+static inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high, float softcap,
+                                  f32x16& odd) {
   f32x16 top = broadcast(kNegInf);
   const f32x16 cap = broadcast(softcap);
   for (int32_t j = 0; j < n; j += 16) {
@@ -98,7 +98,7 @@ inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high, float
 
 // num[r][c] = fma chain over n positions of e[r][j] * v[j][c], from +0, for VECS vectors of 16 columns.
 template <int ROWS, int VECS>
-inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+static inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
   f32x16 acc[ROWS][VECS];
   for (int r = 0; r < ROWS; ++r)
     for (int c = 0; c < VECS; ++c) acc[r][c] = zero();
@@ -117,7 +117,7 @@ inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t
 }
 
 template <int ROWS>
-inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+static inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
   constexpr int kHalf = ROWS > 3 ? ROWS / 2 : ROWS;
   constexpr int kWide = 2 * kTileVecs;
   int64_t c = 0;
@@ -133,8 +133,8 @@ inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t
 // The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all
 // visible scores were finite.
 template <int ROWS>
-inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
-                         Node node) {
+static inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
+                                Node node) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
@@ -183,7 +183,7 @@ inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int
 }
 
 // left = left joined with right (contract 4's node).
-inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
+static inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
   const f32x16 ml = load(left.m), mr = load(right.m);
   const f32x16 m = max(ml, mr);
   const f32x16 shift = select(m == broadcast(kNegInf), zero(), m);
@@ -202,7 +202,7 @@ inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
 
 // Smallest position among `count` rows with a non-finite visible score; the slow path, after a tile reported
 // one.
-inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
+static inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
   const AttentionArgs& args = rows.args;
   for (int64_t r = row; r < row + count; ++r)
     for (int64_t j = rows.first_visible(r); j <= rows.position(r); ++j) {
@@ -216,20 +216,20 @@ inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int coun
 }
 
 // Scratch: scores, the packed queries of kTiles tiles, and for each tile a stack of nodes.
-inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
-inline int64_t attention_scratch(int64_t head_dim) {
+static inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
+int64_t attention_scratch(int64_t head_dim) {
   const int64_t v_stride = (head_dim + 15) / 16 * 16;
   return kTileRows * kScoreStride + kTiles * kTileRows * v_stride +
          kTiles * kMaxTreeLevels * node_floats(v_stride);
 }
-inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
+static inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
   float* base = stack + (tile * kMaxTreeLevels + depth) * node_floats(v_stride);
   return {base, base + 16, base + 32};
 }
 
 // Up to kTiles tiles of ROWS rows each, from `row`.
 template <int ROWS>
-inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
+static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
@@ -283,7 +283,7 @@ inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
 
 // The last rows, fewer than a tile.
 template <int ROWS>
-inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
+static inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
   if constexpr (ROWS == 0) {
     return INT64_MAX;
   } else {
@@ -291,7 +291,7 @@ inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
   }
 }
 
-inline int64_t attention(const AttentionArgs& args) {
+int64_t attention(const AttentionArgs& args) {
   const QueryRows rows{args};
   const int64_t count = args.n_pos * args.group;
   int64_t bad = INT64_MAX;
