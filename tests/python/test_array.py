@@ -276,6 +276,17 @@ def test_every_half_widens_exactly():
     )
 
 
+def test_halfway_between_two_halves():
+    halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
+    halves[-1] = 65536.0  # where the next one would be
+    middle = (halves[:-1] + halves[1:]) / 2
+    for source in (middle, np.nextafter(middle, 0), np.nextafter(middle, 1e9), -middle):
+        with np.errstate(over="ignore"):
+            right = source.astype("f2")
+        made = np.asarray(Array.from_buffer(source).astype("f2"))
+        assert np.array_equal(made.view("u2"), right.view("u2"))
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.sampled_from(list(DTYPES)))
 def test_integers_convert_exactly_or_not_at_all(values, code):
     source = np.array(values, np.int64)
