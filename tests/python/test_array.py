@@ -170,6 +170,10 @@ def test_buffer_protocol():
     assert columns.tobytes() == bytes([0, 2, 4, 1, 3, 5])
     with pytest.raises(BufferError, match="column-major"):
         hashlib.sha256(columns)  # asks for plain bytes
+    assert hashlib.sha256(a).digest() == hashlib.sha256(a.tobytes()).digest()
+    if sys.version_info >= (3, 12):
+        plain = a.__buffer__(0)  # a request without a shape
+        assert plain.ndim == 1 and plain.nbytes == 16
     fixed = Array.from_buffer(bytes(4), "f4")
     assert memoryview(fixed).readonly and not fixed.flags["WRITEABLE"]
     with pytest.raises(ValueError, match="read-only"):
