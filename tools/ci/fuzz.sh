@@ -2,13 +2,14 @@
 # Each libFuzzer target for the given number of seconds: tools/ci/fuzz.sh SECONDS
 set -euo pipefail
 
-tools/build.sh build/fuzz all -DCMAKE_CXX_COMPILER=clang++ -DISOBIT_BUILD_FUZZERS=ON
+tools/build.sh build/fuzz tests/fuzz/all -DCMAKE_CXX_COMPILER=clang++ -DISOBIT_BUILD_FUZZERS=ON
 found=0
 for target in build/fuzz/tests/fuzz/fuzz_*; do
   [ -x "$target" ] && [ -f "$target" ] || continue
   name=$(basename "$target")
   mkdir -p "build/corpus/$name"
-  "$target" -max_total_time="$1" -max_len=4096 -print_final_stats=1 -verbosity=0 "build/corpus/$name"
+  "$target" -max_total_time="$1" -max_len=4096 -print_final_stats=1 -verbosity=0 \
+    "build/corpus/$name" "tests/fuzz/corpus/${name#fuzz_}"
   found=$((found + 1))
 done
 echo "$found fuzz targets"
