@@ -151,7 +151,10 @@ void TransformerState::set_cached_tokens(int64_t n) {
   impl_->end_call();
 }
 
-void TransformerState::reset() { set_cached_tokens(0); }
+void TransformerState::reset() {
+  impl_->cached = 0;
+  impl_->end_call();
+}
 
 std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
   auto& buffer = impl_->documented[0];
