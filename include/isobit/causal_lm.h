@@ -50,6 +50,10 @@ class CausalLMState {
 class CausalLM {
  public:
   static CausalLM load(const std::filesystem::path& directory, const LoadOptions& options = {});
+  /// Throws what load would for the config and the tensors' names, without reading a weight. Returns the
+  /// names that load would leave unread.
+  static std::vector<std::string> check(const std::filesystem::path& directory,
+                                        const LoadOptions& options = {});
   /// From tensors by checkpoint name. Unknown names are listed in unused_names() only if they are known to be
   /// harmless.
   CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options = {});
@@ -90,6 +94,7 @@ class CausalLM {
 
  private:
   CausalLM();
+  static CausalLM open(const std::filesystem::path& directory, const LoadOptions& options, bool with_weights);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -32,10 +32,14 @@ class Loader {
   Loader(CausalLM::Impl& model, const Source& source, const LoadOptions& options)
       : model_(model), plan_(model.plan), source_(source), options_(options) {}
 
-  void load() {
+  void check() {
     set_max_positions();
     resolve_names();
     check_unused();
+  }
+
+  void load() {
+    check();
     const int64_t total = static_cast<int64_t>(names_.size());
     auto done = [&, n = int64_t{0}](int64_t more) mutable {
       check_interrupt();
@@ -189,6 +193,15 @@ class Loader {
 }  // namespace
 
 CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOptions& options) {
+  return open(directory, options, true);
+}
+
+std::vector<std::string> CausalLM::check(const std::filesystem::path& directory, const LoadOptions& options) {
+  return open(directory, options, false).unused_names();
+}
+
+CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOptions& options,
+                        bool with_weights) {
   const FpEnv environment;  // numbers of the config are read under it as well
   if (!std::filesystem::exists(directory))
     throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
@@ -203,7 +216,8 @@ CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOption
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
   model.impl_->plan = plan;
-  Loader(*model.impl_, source, options).load();
+  Loader loader(*model.impl_, source, options);
+  with_weights ? loader.load() : loader.check();
   return model;
 }
 
