@@ -20,9 +20,9 @@
 namespace isobit {
 
 struct LoadOptions {
-  std::optional<int64_t> max_positions;  ///< default: the config's; at most the config's
+  std::optional<int64_t> max_positions = {};  ///< default: the config's; at most the config's
   /// Called with (tensors done, tensors in all) while loading.
-  std::function<void(int64_t, int64_t)> progress;
+  std::function<void(int64_t, int64_t)> progress = {};
 };
 
 class CausalLM;

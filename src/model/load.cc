@@ -48,8 +48,7 @@ class Loader {
     };
     load_top(done);
     for (int64_t i = 0; i < plan_.n_layers; ++i) {
-      load_layer(i);
-      done(static_cast<int64_t>(plan_.layer_weights[static_cast<size_t>(i)].size()));
+      done(load_layer(i));
     }
     for (const auto& [wanted, name] : names_) source_.drop(name);
   }
@@ -146,7 +145,8 @@ class Loader {
     done(1 + has_embed + has_head);
   }
 
-  void load_layer(int64_t i) {
+  /// Returns how many tensors it has read.
+  int64_t load_layer(int64_t i) {
     const auto index = static_cast<size_t>(i);
     WeightMap weights;
     for (const WeightSource& w : plan_.layer_weights[index]) {
@@ -166,7 +166,10 @@ class Loader {
            "input_layernorm.weight", "d_model = " + std::to_string(plan_.d_model) + " values",
            std::to_string(weights.at("input_layernorm.weight").shape[0]));
     model_.layers.push_back(std::make_shared<const TransformerLayer>(weights, options, who.c_str()));
-    for (const WeightSource& w : plan_.layer_weights[index]) source_.drop(names_.at(w.checkpoint_name));
+    std::set<std::string> read;  // one tensor can hold several weights
+    for (const WeightSource& w : plan_.layer_weights[index]) read.insert(names_.at(w.checkpoint_name));
+    for (const std::string& name : read) source_.drop(name);
+    return static_cast<int64_t>(read.size());
   }
 
   /// A tensor that is read in slices must be read whole.
