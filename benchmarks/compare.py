@@ -4,8 +4,9 @@
     python benchmarks/compare.py CHECKPOINT --out build/compare [--threads 1 2] [--rounds 3]
         [--transformers PYTHON] [--openvino PYTHON EXPORTED] [--llamacpp LLAMA_BENCH MODEL.gguf]
 
-PYTHON is an interpreter of an environment made from benchmarks/requirements-*.txt; benchmarks/peers.sh makes them all.
-Writes compare.md and compare.json into --out. A figure is the median over the rounds; the spread is (max - min) / median.
+PYTHON is an interpreter of an environment made from benchmarks/requirements-*.txt; benchmarks/peers.sh makes
+them all. Writes compare.md and compare.json into --out. A figure is the median over the rounds; the spread is
+(max - min) / median.
 """
 
 import argparse
@@ -34,13 +35,8 @@ class Engine:
     def measure(self, threads, rows):
         hidden = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # would hold a current library to old kernels
         environment = {k: v for k, v in os.environ.items() if k not in hidden} | self.environment
-        run = subprocess.run(
-            [*self.command, str(threads), *rows],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*self.command, str(threads), *rows]
+        run = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
         if run.returncode != 0:
             raise SystemExit(f"{self.name} failed:\n{run.stderr[-2000:]}")
         for row, rate in json.loads(run.stdout.splitlines()[-1]).items():
@@ -57,7 +53,8 @@ def cpu_model():
 def table(engines, threads, rows):
     ours, *peers = engines
     lines = [
-        f"Machine: {cpu_model()}, {os.cpu_count()} CPUs. Tokens per second, median (spread); ratio to the fastest peer.",
+        f"Machine: {cpu_model()}, {os.cpu_count()} CPUs.",
+        "Tokens per second, median (spread); ratio to the fastest peer.",
         "",
         "| threads | work | " + " | ".join(e.name for e in engines) + " | ratio |",
         "|---|---|" + "---|" * (len(engines) + 1),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """isobit on the rows of the comparison. Usage: isobit_engine.py CHECKPOINT THREADS ROW ..."""
 
+import itertools
 import sys
 import time
 
@@ -28,7 +29,7 @@ def decode(ids, n):
         return True
 
     model._generate_stream([ids], n + 1, on_token)
-    return [b - a for a, b in zip(times, times[1:], strict=False)]
+    return [b - a for a, b in itertools.pairwise(times)]
 
 
 run(prefill, decode, rows)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llama.cpp through its own llama-bench. Usage: llamacpp_engine.py MODEL.gguf THREADS ROW ... (LLAMA_BENCH: its path)"""
+"""llama.cpp through its own llama-bench, whose path is in LLAMA_BENCH.
+
+Usage: llamacpp_engine.py MODEL.gguf THREADS ROW ...
+"""
 
 import json
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every engine is asked to do: the rows of the comparison, and how a row is timed.
 
-An engine script defines `prefill(ids)` and `decode(ids, n)`, both returning seconds (of the prompt; of each decoded
-token), and calls `run`. Results go to stdout as one JSON object: row name -> tokens per second.
+An engine script defines `prefill(ids)` and `decode(ids, n)`, both returning seconds (of the prompt; of each
+decoded token), and calls `run`. Results go to stdout as one JSON object: row name -> tokens per second.
 """
 
 import json
