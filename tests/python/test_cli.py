@@ -417,3 +417,27 @@ def test_the_module_runs(directory):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert len(out.split()) == 3
+
+
+@pytest.mark.parametrize(
+    ("absent", "extra", "arguments"),
+    [
+        ("gguf", "gguf", ["convert", "x.gguf", "out"]),
+        ("numpy", "gguf", ["convert", "x.gguf", "out"]),
+        ("tokenizers", "text", ["generate", "x", "--prompt", "y"]),
+        ("jinja2", "text", ["generate", "x", "--chat", "y"]),
+    ],
+)
+def test_missing_extras_are_named(absent, extra, arguments):
+    code = f"import sys; sys.modules[{absent!r}] = None; import isobit.cli; sys.exit(isobit.cli.main({arguments!r}))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stderr.startswith("isobit: error: ") and process.stderr.count("\n") == 1
+    assert f"{absent}: not installed (pip install isobit[{extra}])" in process.stderr
+
+
+def test_ids_need_no_extra(directory):
+    code = "import sys; sys.modules['tokenizers'] = sys.modules['jinja2'] = sys.modules['numpy'] = None\n"
+    code += f"import isobit.cli; sys.exit(isobit.cli.main(['generate', {str(directory)!r}, '--ids', '1', '-n', '2']))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr, len(process.stdout.split())) == (0, "", 2)

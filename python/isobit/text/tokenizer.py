@@ -48,6 +48,7 @@ class Tokenizer:
             token.content: i for i, token in self._added.items() if token.special and token.content
         }
         parts = json.loads(definition)
+        _check_model(parts["model"])
         decoders = _steps(parts.get("decoder"), "decoders")
         self._is_byte_level = any(step["type"] == "ByteLevel" for step in decoders)
         # SentencePiece writes a space before the first word, which the decoder takes away again.
@@ -55,7 +56,7 @@ class Tokenizer:
             step["type"] == "Strip" or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
             for step in decoders
         )
-        self.bos_ids, self.eos_ids = _around(parts)
+        self.bos_ids, self.eos_ids = _around(_steps(parts.get("post_processor"), "processors"))
         if self._config.get("add_bos_token") is not None:
             self.bos_ids = self._one(self.bos_token_id) if self._config["add_bos_token"] else []
         if self._config.get("add_eos_token") is not None:
@@ -72,7 +73,7 @@ class Tokenizer:
         config = _read_object(directory / "tokenizer_config.json")
         return cls(_read_text(file), config, find_templates(directory, config))
 
-    @property
+    @cached_property
     def n_vocab(self) -> int:
         """One more than the largest id."""
         return max(self._parsing.get_vocab().values(), default=-1) + 1
@@ -261,11 +262,20 @@ def _steps(part: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
     )
 
 
-def _around(definition: dict[str, Any]) -> tuple[list[int], list[int]]:
+def _check_model(model: dict[str, Any]) -> None:
+    """Only BPE that gives the same ids every time and whose tokens are text as it stands."""
+    if model.get("type", "BPE") != "BPE":
+        raise ValueError(f"[Tokenizer] model.type: expected BPE, got {model['type']}")
+    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(key):
+            raise ValueError(f"[Tokenizer] model.{key}: expected none, got {model[key]!r}")
+
+
+def _around(post_processors: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
     """The ids that the post-processor's template for one text puts before and after it."""
     before: list[int] = []
     after: list[int] = []
-    for step in _steps(definition.get("post_processor"), "processors"):
+    for step in post_processors:
         if step["type"] == "TemplateProcessing":
             side = before
             for part in step["single"]:
