@@ -2,6 +2,7 @@
 // Whether this machine computes the bits that every machine must compute, and how fast it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,17 @@ struct Speed {
 
 /// Takes about a second.
 Speed measure();
+
+/// What one kind of operation took since profiling was switched on, over all layers and calls.
+struct StageTime {
+  std::string stage;  ///< "attention"; matrix products with the shape of their weight: "linear 1536 x 576"
+  double seconds = 0.0;
+  int64_t calls = 0;
+  double flop = 0.0;  ///< of matrix products and attention
+};
+
+/// Starts (from zero) or stops the collection.
+void set_profiling(bool on);
+std::vector<StageTime> profile();
 
 }  // namespace isobit
