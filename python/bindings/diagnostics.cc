@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The diagnostics as plain Python values.
-#include "isobit/diagnostics.h"
-
 #include "diagnostics.h"
+
+#include "isobit/profile.h"
+#include "isobit/self_test.h"
 
 namespace nb = nanobind;
 
@@ -10,26 +11,26 @@ namespace isobit::python {
 namespace {
 
 nb::list self_test() {
-  std::vector<StageDigest> stages;
+  std::vector<StageResult> stages;
   {
     nb::gil_scoped_release release;
     stages = isobit::self_test();
   }
   nb::list result;
-  for (const StageDigest& s : stages)
+  for (const StageResult& s : stages)
     result.append(nb::make_tuple(s.stage.c_str(), s.expected.c_str(), s.got.c_str()));
   return result;
 }
 
 nb::dict measure() {
-  Speed speed;
+  MachineRates rates;
   {
     nb::gil_scoped_release release;
-    speed = isobit::measure();
+    rates = isobit::measure();
   }
   nb::dict result;
-  result["bandwidth_gb_per_second"] = speed.bandwidth_gb_per_second;
-  result["gflop_per_second"] = speed.gflop_per_second;
+  result["bandwidth_gb_per_second"] = rates.read_gb_per_s;
+  result["gflop_per_second"] = rates.fma_gflop_per_s;
   return result;
 }
 

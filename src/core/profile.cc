@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "isobit/diagnostics.h"
+#include "isobit/profile.h"
 
 namespace isobit {
 namespace {
