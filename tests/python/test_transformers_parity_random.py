@@ -91,7 +91,7 @@ def configs(draw):
     return make_config(family, spelling, rope, theta, **fields)
 
 
-@settings(max_examples=max(8, settings.default.max_examples // 4))
+@settings(max_examples=max(20, settings.default.max_examples // 2))
 @given(configs(), st.integers(0, 100), st.sampled_from(["F32", "F16", "BF16"]), st.integers(1, 3))
 def test_random_config(config, seed, dtype, shards):
     with tempfile.TemporaryDirectory() as folder:
