@@ -67,7 +67,7 @@ def test_version_and_help(capsys):
     assert out == f"isobit {isobit.version()} (arithmetic contract {isobit.contract_version()})\n"
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("generate", "info", "convert", "doctor", "demo"))
+    assert all(name in out for name in ("generate", "info", "convert", "bench", "doctor", "demo"))
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,8 @@ def test_the_module_runs(directory):
     ],
 )
 def test_missing_extras_are_named(absent, extra, arguments):
-    code = f"import sys; sys.modules[{absent!r}] = None; import isobit.cli; sys.exit(isobit.cli.main({arguments!r}))"
+    code = f"import sys; sys.modules[{absent!r}] = None\n"
+    code += f"import isobit.cli; sys.exit(isobit.cli.main({arguments!r}))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert process.stderr.startswith("isobit: error: ") and process.stderr.count("\n") == 1
@@ -438,6 +439,7 @@ def test_missing_extras_are_named(absent, extra, arguments):
 
 def test_ids_need_no_extra(directory):
     code = "import sys; sys.modules['tokenizers'] = sys.modules['jinja2'] = sys.modules['numpy'] = None\n"
-    code += f"import isobit.cli; sys.exit(isobit.cli.main(['generate', {str(directory)!r}, '--ids', '1', '-n', '2']))"
+    arguments = ["generate", str(directory), "--ids", "1", "-n", "2"]
+    code += f"import isobit.cli; sys.exit(isobit.cli.main({arguments!r}))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr, len(process.stdout.split())) == (0, "", 2)
