@@ -121,6 +121,7 @@ class Array:
     def __array_interface__(self) -> dict[str, Any]: ...
     def __dlpack__(self, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any: ...
     def __copy__(self) -> Array: ...
     def __deepcopy__(self, memo: Any, /) -> Array: ...
@@ -445,7 +446,8 @@ def write_safetensors(
 
 class CausalLMState:
     """
-    One TransformerState a layer, all at the same position; bound to the model that allocated it.
+    One TransformerState a layer, all at the same position. Belongs to the model that allocated it; a copy
+    (copy.copy or copy.deepcopy) continues on its own from where this one is.
     """
 
     @property
@@ -458,6 +460,8 @@ class CausalLMState:
 
     @property
     def layers(self) -> list[TransformerState]: ...
+    def __copy__(self) -> CausalLMState: ...
+    def __deepcopy__(self, memo: Any, /) -> CausalLMState: ...
     def __repr__(self) -> str: ...
 
 class CausalLM:
@@ -469,6 +473,13 @@ class CausalLM:
     def __init__(
         self, plan: ModelPlan, weights: dict[str, Any], max_positions: int | None, progress: Any
     ) -> None: ...
+    @staticmethod
+    def check(path: str | os.PathLike[str]) -> list[str]:
+        """
+        Raises what load would for the config and the tensors' names, without reading a weight. Returns the names that load
+        would leave unread.
+        """
+
     def forward(
         self, ids: Any, state: CausalLMState | None = None, *, lengths: Any = None, last_only: bool = False
     ) -> Array:
@@ -552,3 +563,20 @@ def version() -> str:
 
 def contract_version() -> int:
     """Version of the arithmetic contract: equal versions give equal bits."""
+
+def self_test() -> list[tuple[str, str, str]]:
+    """
+    [(stage, digest it must have, digest it has)] with the active instruction set, from single
+    functions to a decoder block: the first that differs says where to look.
+    """
+
+def measure() -> dict[str, float]:
+    """The speeds of reading memory and of multiply-adds, in a second or so."""
+
+def set_profiling(on: bool) -> None:
+    """Starts (from zero) or stops the collection that profile() shows."""
+
+def profile() -> list[tuple[str, float, int, float]]:
+    """
+    [(stage, seconds, calls, floating-point operations)] since profiling was switched on, over all layers.
+    """
