@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ids -> embedding -> layers -> final norm -> head. A step is a forward of one token.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -31,7 +32,26 @@ class Transaction {
   std::vector<std::unique_ptr<StateTransaction>> parts_;
 };
 
+/// The tokens cut where the caller's rows do not follow each other, so that a run's logits are one matrix.
+std::vector<TokenBatch> contiguous_runs(const TokenBatch& tokens) {
+  std::vector<TokenBatch> runs;
+  int64_t expected = -1;  // the caller's row that would continue the run
+  for (Segment s : tokens.segments) {
+    if (s.source != expected) runs.emplace_back();
+    s.offset = runs.back().tokens;
+    runs.back().segments.push_back(s);
+    runs.back().tokens += s.count;
+    expected = s.source + s.count;
+  }
+  return runs;
+}
+
 }  // namespace
+
+uint64_t CausalLM::Impl::next_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits,
                          CausalLMState& state, Want want, std::span<const int64_t> lengths) const {
@@ -75,12 +95,12 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
     if (asked.tokens == 0) continue;
     float* normed = w.normed.at_least(asked.tokens * d);
     ops::norm(final_norm, x, asked, normed, faults, n_layers, Stage::kFinalNorm);
-    for (const Segment& s : asked.segments) {
-      float* out = logits + s.source * vocab;
-      if (ops::linear(normed + s.offset * d, d, s.count, head(), nullptr, out, vocab)) continue;
-      TokenBatch one{{s}, s.count};
-      one.segments.front().offset = 0;
-      faults.sanitize(one, n_layers, Stage::kLogits, out, vocab, vocab);
+    const float* next = normed;
+    for (const TokenBatch& run : contiguous_runs(asked)) {
+      float* out = logits + run.segments.front().source * vocab;
+      if (!ops::linear(next, d, run.tokens, head(), nullptr, out, vocab))
+        faults.sanitize(run, n_layers, Stage::kLogits, out, vocab, vocab);
+      next += run.tokens * d;
     }
   }
   faults.raise_if_any(kWho);
@@ -92,7 +112,7 @@ void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t leng
   const FpEnv environment;
   const ModelPlan& plan = impl_->plan;
   if (state)
-    expect(state->impl_->owner == impl_.get(), kWho, "state", "a state of this model",
+    expect(state->impl_->owner == impl_->id, kWho, "state", "a state of this model",
            "a state of another model");
   check_tokens(kWho, batch, length, impl_->max_positions, state ? state->position() : 0, lengths, state);
   expect(static_cast<int64_t>(ids.size()) == checked_mul(batch, length), kWho, "ids",
@@ -124,7 +144,7 @@ CausalLMState CausalLM::allocate_state(int64_t batch_size, int64_t max_tokens) c
   expect(max_tokens >= 1 && max_tokens <= impl_->max_positions, kWho, "max_tokens",
          "1.." + std::to_string(impl_->max_positions), std::to_string(max_tokens));
   auto s = std::make_unique<CausalLMState::Impl>();
-  s->owner = impl_.get();
+  s->owner = impl_->id;
   s->max_tokens = max_tokens;
   for (const auto& layer : impl_->layers) {
     const TransformerOptions& o = layer->options();
@@ -134,8 +154,7 @@ CausalLMState CausalLM::allocate_state(int64_t batch_size, int64_t max_tokens) c
 }
 
 void CausalLM::reset_state(CausalLMState& state) const {
-  expect(state.impl_->owner == impl_.get(), kWho, "state", "a state of this model",
-         "a state of another model");
+  expect(state.impl_->owner == impl_->id, kWho, "state", "a state of this model", "a state of another model");
   for (TransformerState& layer : state.impl_->layers) layer.reset();
 }
 
