@@ -53,7 +53,7 @@ class Largest {
 
 struct Sweep {
   Largest ulp, absolute;
-  int64_t misplaced = 0;  // NaN in exactly one of result and exact value
+  int64_t misplaced = 0;  // finite inputs with a NaN in exactly one of result and exact value
 };
 
 void sweep(Unary kind, uint64_t begin, uint64_t end, Sweep& s) {
@@ -73,7 +73,7 @@ void sweep(Unary kind, uint64_t begin, uint64_t end, Sweep& s) {
       below[i] = small ? std::abs(y[i] - value[i]) : 0.0;
       worst_ulps = ulps[i] > worst_ulps ? ulps[i] : worst_ulps;
       worst_below = below[i] > worst_below ? below[i] : worst_below;
-      misplaced += (value[i] != value[i]) != (y[i] != y[i]);
+      misplaced += std::abs(x[i]) <= 0x1.fffffep127f && (value[i] != value[i]) != (y[i] != y[i]);
     }
     s.misplaced += misplaced;
     for (int i = 0; i < kChunk && worst_ulps > s.ulp.least(); ++i) s.ulp.offer({ulps[i], x[i], y[i]});
