@@ -21,7 +21,7 @@ struct CausalLM::Impl {
   PackedMatrix embedding;
   PackedMatrix own_head;  // empty when tied
   ops::NormWeights final_norm;
-  std::vector<std::shared_ptr<const TransformerLayer>> layers;
+  std::vector<std::shared_ptr<const Layer>> layers;
   WorkspacePool workspaces;
 
   const PackedMatrix& head() const { return tied ? embedding : own_head; }
@@ -35,7 +35,7 @@ struct CausalLM::Impl {
 struct CausalLMState::Impl {
   const CausalLM::Impl* owner = nullptr;
   int64_t max_tokens = 0;
-  std::vector<TransformerState> layers;
+  std::vector<AnyState> layers;
 };
 
 }  // namespace isobit

@@ -15,7 +15,10 @@ std::vector<std::string> CausalLM::parameter_names() const {
 TransformerBlock CausalLM::block(int64_t i) const {
   const auto n = static_cast<int64_t>(impl_->layers.size());
   expect(i >= 0 && i < n, "CausalLM", "block", "0.." + std::to_string(n - 1), std::to_string(i));
-  return TransformerBlock(impl_->layers[static_cast<size_t>(i)]);
+  auto layer = std::dynamic_pointer_cast<const TransformerLayer>(impl_->layers[static_cast<size_t>(i)]);
+  expect(layer != nullptr, "CausalLM", "block", "a layer that is a TransformerBlock",
+         "another kind of layer");
+  return TransformerBlock(std::move(layer));
 }
 
 std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {

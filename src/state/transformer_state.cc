@@ -85,6 +85,16 @@ void TransformerState::Impl::end_call() {
     if (documented[which]) export_to(which, *documented[which]);
 }
 
+void TransformerState::Impl::reset() {
+  begin_call();
+  cached = 0;
+  end_call();
+}
+
+std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(int64_t tokens) {
+  return std::make_unique<StateTransaction>(*this, tokens);
+}
+
 StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens)
     : state_(state), tokens_(tokens) {
   state_.begin_call();
