@@ -154,7 +154,7 @@ void bind_array(nb::module_& m) {
       [](nb::handle s, nb::handle d, const std::string& o) {
         return Array::zeros(parse_dtype(d), parse_shape(s), parse_order(o));
       },
-      "shape"_a, "dtype"_a = "f4", "order"_a = "C",
+      "shape"_a.none(), "dtype"_a = "f4", "order"_a = "C",
       nb::sig("def zeros(shape: int | collections.abc.Iterable[int], dtype: typing.Any = 'f4', order: str = "
               "'C') -> Array"),
       "All zero. ValueError for a negative extent; MemoryError when it does not fit.");
@@ -163,24 +163,25 @@ void bind_array(nb::module_& m) {
       [](nb::handle s, nb::handle d, const std::string& o) {
         return Array::empty(parse_dtype(d), parse_shape(s), parse_order(o));
       },
-      "shape"_a, "dtype"_a = "f4", "order"_a = "C",
+      "shape"_a.none(), "dtype"_a = "f4", "order"_a = "C",
       nb::sig("def empty(shape: int | collections.abc.Iterable[int], dtype: typing.Any = 'f4', order: str = "
               "'C') -> Array"),
       "Uninitialised.");
-  array.def_static("full", full, "shape"_a, "value"_a, "dtype"_a = "f4", "order"_a = "C",
+  array.def_static("full", full, "shape"_a.none(), "value"_a.none(), "dtype"_a = "f4", "order"_a = "C",
                    nb::sig("def full(shape: int | collections.abc.Iterable[int], value: float, dtype: "
                            "typing.Any = 'f4', order: str = 'C') -> Array"),
                    "Every element is `value`. ValueError when an integer dtype cannot hold it.");
   array.def_static(
-      "frombytes", frombytes, "data"_a, "dtype"_a, "shape"_a.none() = nb::none(), "order"_a = "C",
+      "frombytes", frombytes, "data"_a.none(), "dtype"_a.none(), "shape"_a.none() = nb::none(),
+      "order"_a = "C",
       nb::sig("def frombytes(data: typing.Any, dtype: typing.Any, shape: int | collections.abc.Iterable[int] "
               "| None = None, order: str = 'C') -> Array"),
       "A copy of little-endian element bytes. ValueError when their number does not match `shape`.");
-  array.def_static("from_list", from_list, "values"_a, "dtype"_a.none() = nb::none(),
+  array.def_static("from_list", from_list, "values"_a.none(), "dtype"_a.none() = nb::none(),
                    nb::sig("def from_list(values: typing.Any, dtype: typing.Any = None) -> Array"),
                    "From (nested) lists of numbers; without dtype: f8 if any is a float, else i8. ValueError "
                    "for ragged lists.");
-  array.def_static("from_buffer", from_buffer, "buffer"_a, "dtype"_a.none() = nb::none(),
+  array.def_static("from_buffer", from_buffer, "buffer"_a.none(), "dtype"_a.none() = nb::none(),
                    "shape"_a.none() = nb::none(),
                    nb::sig("def from_buffer(buffer: typing.Any, dtype: typing.Any = None, shape: int | "
                            "collections.abc.Iterable[int] | None = None) -> Array"),
@@ -218,7 +219,7 @@ void bind_array(nb::module_& m) {
       "copy", [](const Array& a, const std::string& o) { return Array::copy_of(a, parse_order(o)); },
       "order"_a = "C", "A writable copy of its own.");
   array.def(
-      "astype", [](const Array& a, nb::handle d) { return a.astype(parse_dtype(d)); }, "dtype"_a,
+      "astype", [](const Array& a, nb::handle d) { return a.astype(parse_dtype(d)); }, "dtype"_a.none(),
       nb::sig("def astype(self, dtype: typing.Any) -> Array"),
       "A copy: exact, or rounded to nearest even into a narrower float. ValueError naming the first value "
       "that an integer\n"
@@ -242,7 +243,7 @@ void bind_array(nb::module_& m) {
     if (a.shape.empty()) throw TypeError("[Array] len: an array without axes has no length");
     return a.shape[0];
   });
-  array.def("__getitem__", indexed,
+  array.def("__getitem__", indexed, "key"_a.none(),
             nb::sig("def __getitem__(self, key: int | slice | tuple[int, ...], /) -> typing.Any"),
             "By integer, integers in a tuple, or a slice of the first axis. Contiguous results share memory, "
             "others are copies.");

@@ -227,14 +227,14 @@ void bind_model(nb::module_& m) {
       "__init__",
       [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,
          nb::handle progress) { new (self) Model(build(plan, weights, max_positions, progress)); },
-      "plan"_a, "weights"_a, "max_positions"_a.none(), "progress"_a.none(),
+      "plan"_a, "weights"_a.none(), "max_positions"_a.none(), "progress"_a.none(),
       nb::sig("def __init__(self, plan: ModelPlan, weights: dict[str, typing.Any], max_positions: int | "
               "None, progress: typing.Any) -> None"));
   for (const char* name : {"forward", "__call__"}) {
     const std::string sig = "def " + std::string(name) +
                             "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
                             "typing.Any = None, last_only: bool = False) -> Array";
-    model.def(name, forward, "ids"_a, "state"_a.none() = nb::none(), nb::kw_only(),
+    model.def(name, forward, "ids"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
               "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
               "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
               "float32 logits\n"
@@ -244,7 +244,7 @@ void bind_model(nb::module_& m) {
               "ValueError for ids out of\n"
               "range, ragged lists, a state of another model or too many positions, all before any work.");
   }
-  model.def("step", step, "ids"_a, "state"_a,
+  model.def("step", step, "ids"_a.none(), "state"_a.none(),
             nb::sig("def step(self, ids: typing.Any, state: CausalLMState) -> Array"),
             "One token a row: ids (B,) or (B, 1) -> logits (B, vocab_size); the bits that forward gives.");
   model.def(
@@ -253,7 +253,7 @@ void bind_model(nb::module_& m) {
         return ModelState(self.impl->allocate_state(read_int(batch_size, kOp, "batch_size"),
                                                     read_int(max_tokens, kOp, "max_tokens")));
       },
-      "batch_size"_a, "max_tokens"_a,
+      "batch_size"_a.none(), "max_tokens"_a.none(),
       nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> CausalLMState"),
       "An empty state for up to max_tokens positions (at most max_positions).");
   model.def(
@@ -264,9 +264,10 @@ void bind_model(nb::module_& m) {
         self.impl->reset_state(*read->impl);
         release_buffers(*read);
       },
-      "state"_a, nb::sig("def reset_state(self, state: CausalLMState) -> None"), "Back to zero tokens.");
+      "state"_a.none(), nb::sig("def reset_state(self, state: CausalLMState) -> None"),
+      "Back to zero tokens.");
   model.def(
-      "_generate_stream", generate, "ids"_a, "max_new_tokens"_a, "on_token"_a.none(),
+      "_generate_stream", generate, "ids"_a.none(), "max_new_tokens"_a.none(), "on_token"_a.none(),
       nb::sig(
           "def _generate_stream(self, ids: typing.Any, max_new_tokens: int, on_token: typing.Any) -> Array"),
       "generate, calling on_token(step, [id of each row], logits (B, vocab_size)) after each column; False "

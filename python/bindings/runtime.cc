@@ -52,7 +52,7 @@ void bind_runtime(nb::module_& m) {
         constexpr int64_t kMost = std::numeric_limits<int>::max();
         set_num_threads(static_cast<int>(wanted < 0 || wanted > kMost ? 0 : wanted));
       },
-      "n"_a, nb::sig("def set_num_threads(n: int) -> None"), "1..1024, else ValueError.");
+      "n"_a.none(), nb::sig("def set_num_threads(n: int) -> None"), "1..1024, else ValueError.");
   m.def("version", &version, "Version of the library.");
   m.def("contract_version", &contract_version,
         "Version of the arithmetic contract: equal versions give equal bits.");

@@ -94,11 +94,11 @@ constexpr const char* kDoc =
 
 void bind_session(nb::module_& m) {
   nb::class_<Session> cls(m, "TransformerDecodeSession", kDoc);
-  cls.def(nb::init<nb::handle, nb::handle>(), "block"_a, "state"_a,
+  cls.def(nb::init<nb::handle, nb::handle>(), "block"_a.none(), "state"_a.none(),
           nb::sig("def __init__(self, block: TransformerBlock, state: TransformerState) -> None"));
-  cls.def("step", &Session::step, "x"_a, nb::sig("def step(self, x: typing.Any) -> Array"),
+  cls.def("step", &Session::step, "x"_a.none(), nb::sig("def step(self, x: typing.Any) -> Array"),
           "As block.step(x, state).");
-  cls.def("forward", &Session::forward, "x"_a, nb::sig("def forward(self, x: typing.Any) -> Array"),
+  cls.def("forward", &Session::forward, "x"_a.none(), nb::sig("def forward(self, x: typing.Any) -> Array"),
           "As block.forward(x, state).");
   cls.def("sync_state", &Session::sync, "Makes the state's buffers current.");
   cls.def("load_state", &Session::sync, "Takes over edits of the state's buffers.");

@@ -154,8 +154,9 @@ void bind_state(nb::module_& m) {
         new (self) State(make_state(batch_size, n_kv_heads, head_dim, max_tokens, k_cache, v_cache,
                                     cached_tokens, window));
       },
-      "batch_size"_a, "n_kv_heads"_a, "head_dim"_a, "max_tokens"_a, "k_cache"_a.none() = nb::none(),
-      "v_cache"_a.none() = nb::none(), "cached_tokens"_a = 0, "window"_a = 0,
+      "batch_size"_a.none(), "n_kv_heads"_a.none(), "head_dim"_a.none(), "max_tokens"_a.none(),
+      "k_cache"_a.none() = nb::none(), "v_cache"_a.none() = nb::none(), "cached_tokens"_a.none() = 0,
+      "window"_a.none() = 0,
       nb::sig("def __init__(self, batch_size: int, n_kv_heads: int, head_dim: int, max_tokens: int, k_cache: "
               "typing.Any = None, "
               "v_cache: typing.Any = None, cached_tokens: int = 0, window: int = 0) -> None"));
@@ -173,16 +174,16 @@ void bind_state(nb::module_& m) {
         InUse use(s.core->in_use, kOp);
         s.core->impl->set_cached_tokens(read_int(n, kOp, "cached_tokens"));
       },
-      nb::for_setter(nb::sig("def cached_tokens(self, n: int, /) -> None")),
+      nb::for_setter("n"_a.none()), nb::for_setter(nb::sig("def cached_tokens(self, n: int, /) -> None")),
       "Tokens consumed. Setting a smaller number forgets the newest; a larger one is refused.");
   cls.def_prop_rw(
       "k_cache", [](const State& s) { return cache(s, true); },
-      [](const State& s, nb::handle a) { set_cache(s, a, true); },
+      [](const State& s, nb::handle a) { set_cache(s, a, true); }, nb::for_setter("buffer"_a.none()),
       nb::for_setter(nb::sig("def k_cache(self, buffer: typing.Any, /) -> None")),
       "The keys, flat, in the documented layout.");
   cls.def_prop_rw(
       "v_cache", [](const State& s) { return cache(s, false); },
-      [](const State& s, nb::handle a) { set_cache(s, a, false); },
+      [](const State& s, nb::handle a) { set_cache(s, a, false); }, nb::for_setter("buffer"_a.none()),
       nb::for_setter(nb::sig("def v_cache(self, buffer: typing.Any, /) -> None")),
       "The values, flat, in the documented layout.");
   cls.def(

@@ -76,6 +76,10 @@ nb::dict parameters(const Block& self) {
 std::shared_ptr<const isobit::TransformerBlock> build(nb::handle weights, const nb::dict& options) {
   const TransformerOptions parsed = read_options(options);
   const Weights read = read_weights(weights, kOp);
+  for (const auto& [name, view] : read.map) {
+    if (view.dtype != DType::F32)
+      throw TypeError(message(kOp, "'" + name + "'", "dtype float32", dtype_name(view.dtype)));
+  }
   nb::gil_scoped_release release;
   return std::make_shared<const isobit::TransformerBlock>(read.map, parsed);
 }
@@ -139,7 +143,7 @@ void bind_transformer(nb::module_& m) {
       [](Block* self, nb::handle weights, const nb::dict& options) {
         new (self) Block{build(weights, options)};
       },
-      "weights"_a, "options"_a,
+      "weights"_a.none(), "options"_a,
       nb::sig("def __init__(self, weights: collections.abc.Mapping[str, typing.Any], options: dict[str, "
               "typing.Any]) -> None"));
   cls.def(
@@ -149,7 +153,7 @@ void bind_transformer(nb::module_& m) {
       "_replace", [](Block& self, const Block& other) { self.impl = other.impl; }, "other"_a,
       "Takes the weights and options of another block.");
   cls.def(
-      "forward", forward, "x"_a, "state"_a.none() = nb::none(), nb::kw_only(),
+      "forward", forward, "x"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
       "lengths"_a.none() = nb::none(),
       nb::sig("def forward(self, x: typing.Any, state: TransformerState | None = None, *, lengths: "
               "typing.Any = None) -> Array"),
@@ -160,16 +164,16 @@ void bind_transformer(nb::module_& m) {
       "others equal the row alone, bit for bit. TypeError for another dtype, ValueError for a wrong shape, a "
       "state that\n"
       "does not fit, non-finite values or positions past max_tokens or max_positions, all before any work.");
-  cls.def("__call__", forward, "x"_a, "state"_a.none() = nb::none(), nb::kw_only(),
+  cls.def("__call__", forward, "x"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
           "lengths"_a.none() = nb::none(),
           nb::sig("def __call__(self, x: typing.Any, state: TransformerState | None = None, *, lengths: "
                   "typing.Any = None) -> Array"),
           "The same as forward.");
-  cls.def("step", step, "x"_a, "state"_a,
+  cls.def("step", step, "x"_a.none(), "state"_a.none(),
           nb::sig("def step(self, x: typing.Any, state: TransformerState) -> Array"),
           "One token a row: x (B, d_model) or (B, 1, d_model) float32 -> the same shape; the bits that "
           "forward gives.");
-  cls.def("allocate_state", allocate_state, "batch_size"_a, "max_tokens"_a,
+  cls.def("allocate_state", allocate_state, "batch_size"_a.none(), "max_tokens"_a.none(),
           nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> TransformerState"),
           "An empty state for up to max_tokens positions (at most max_positions).");
   cls.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),

@@ -58,7 +58,7 @@ def __getattr__(name: str) -> NoReturn:
 
 # Users meet the compiled classes under the names of the package, and so do pickles.
 for _module, _classes in {
-    "isobit": (Array, TransformerState),
+    "isobit": (Array, NonFiniteError, TransformerState),
     "isobit.transformer": (transformer.TransformerDecodeSession,),
     "isobit.models": (
         models.CausalLMState,
@@ -66,6 +66,7 @@ for _module, _classes in {
         models.ModelPlan,
         models.SafetensorsFile,
         models.TensorInfo,
+        models.UnsupportedModel,
     ),
 }.items():
     for _class in _classes:

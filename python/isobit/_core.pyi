@@ -506,7 +506,7 @@ class CausalLM:
         """
 
     def _block(self, i: int) -> TransformerBlock:
-        """Layer i, which keeps the model alive."""
+        """Layer i, sharing its weights."""
 
     def parameters(self) -> dict[str, Array]:
         """Copies of all weights by checkpoint name."""

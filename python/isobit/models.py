@@ -216,7 +216,7 @@ def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str
         for key, name, rows in plan.layer_weights(i):
             if key not in layer:
                 raise UnsupportedModel(
-                    f"[CausalLM] layers[{i}]: expected {key!r}, got {', '.join(sorted(layer))}"
+                    f"[CausalLM] layers[{i}]: expected {key!r}, got {', '.join(sorted(layer)) or '{}'}"
                 )
             if rows is None:
                 named[name] = layer[key]

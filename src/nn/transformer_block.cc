@@ -49,8 +49,11 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
   layer.check_state(kWho, s, batch, length);
   const int64_t size = batch * length * d;
-  expect(kernels::active_table().first_nonfinite(x, size) == size, kWho, "x", "finite values",
-         "NaN or infinity");
+  for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
+    const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
+    expect(kernels::active_table().first_nonfinite(x + row * length * d, n) == n, kWho, "x", "finite values",
+           "NaN or infinity");
+  }
 
   layer.reserve_positions(s.cached + length);
   WorkspacePool::Lease workspace(impl_->workspaces);

@@ -18,6 +18,11 @@ using kernels::kPanel;
 
 int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 
+// Whether the values can be read where they are; a file may place them at any byte.
+bool is_float_array(const TensorView& t) {
+  return t.dtype == DType::F32 && reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0;
+}
+
 }  // namespace
 
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who) {
@@ -27,24 +32,31 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   w.panels = AlignedBuffer(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
   const kernels::KernelTable& table = kernels::active_table();
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
+    thread_local AlignedBuffer widened;
     const int64_t count = std::min(kPanel, w.n - p * kPanel);
-    std::vector<float> rows(static_cast<size_t>(count * w.k));
+    const float* rows = nullptr;
     int64_t first = p * kPanel;  // of the panel, then relative to the part
     int64_t done = 0;
     for (size_t i = 0; i < parts.size() && done < count; ++i) {
       const int64_t n = parts[i].shape[0];
       if (first < n) {
         const int64_t take = std::min(n - first, count - done);
-        float* at = rows.data() + done * w.k;
-        widen_to_f32(parts[i].rows(first, first + take), at);
-        if (table.first_nonfinite(at, take * w.k) != take * w.k)
+        const TensorView part = parts[i].rows(first, first + take);
+        if (take == count && is_float_array(part)) {
+          rows = reinterpret_cast<const float*>(part.data);
+        } else {
+          float* buffer = widened.at_least(count * w.k);
+          widen_to_f32(part, buffer + done * w.k);
+          rows = buffer;
+        }
+        if (table.first_nonfinite(rows + done * w.k, take * w.k) != take * w.k)
           throw ValueError(refusal(who, names[i], "finite values", "NaN or infinity"));
         done += take;
         first += take;
       }
       first -= n;
     }
-    table.pack_panels(rows.data(), count, w.k, w.panels.data() + p * kPanel * w.k);
+    table.pack_panels(rows, count, w.k, w.panels.data() + p * kPanel * w.k);
   });
   return w;
 }

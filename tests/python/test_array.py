@@ -3,6 +3,7 @@
 
 import array
 import copy
+import hashlib
 import math
 import pickle
 import struct
@@ -123,7 +124,7 @@ def test_from_buffer_shares_memory():
     assert columns.order == "F" and columns.tolist() == [[0, 1, 2], [3, 4, 5]]
     with refuses(ValueError, "[Array.from_buffer]", "contiguous"):
         Array.from_buffer(np.zeros((4, 4))[:, ::2])
-    with refuses(TypeError, "[Array.from_buffer]", ">f4"):
+    with refuses(TypeError, "[Array.from_buffer]", "'>f'"):
         Array.from_buffer(np.zeros(2, ">f4"))
     with refuses(TypeError, "[Array.from_buffer]", "BOOL"):
         Array.from_buffer(np.zeros(2, bool))
@@ -167,8 +168,8 @@ def test_buffer_protocol():
     columns = Array.frombytes(bytes(range(6)), "u1", (2, 3), "F")
     assert memoryview(columns).strides == (1, 2)
     assert columns.tobytes() == bytes([0, 2, 4, 1, 3, 5])
-    with pytest.raises(BufferError):
-        bytearray().join([columns])  # wants plain bytes
+    with pytest.raises(BufferError, match="column-major"):
+        hashlib.sha256(columns)  # asks for plain bytes
     fixed = Array.from_buffer(bytes(4), "f4")
     assert memoryview(fixed).readonly and not fixed.flags["WRITEABLE"]
     with pytest.raises(ValueError, match="read-only"):
@@ -194,7 +195,7 @@ def test_dlpack():
         Array.from_buffer(source.bfloat16())
     with refuses(TypeError, "[Array.from_buffer]", "type"):
         Array.from_buffer(source.to(torch.complex64))
-    with refuses(ValueError, "[Array.from_buffer]", "CPU"):
+    with pytest.raises(ValueError, match="meta"):
         Array.from_buffer(torch.zeros(2, device="meta"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TransformerBlock and TransformerBlockInference: what they accept, refuse and keep. Their numbers are tested elsewhere."""
+"""TransformerBlock and TransformerBlockInference: what they accept, refuse and keep."""
 
 import array
 import threading
@@ -173,7 +173,7 @@ def test_missing_tensors_of_flags():
     flags = {
         "qkv_bias": "q_proj.bias",
         "o_bias": "o_proj.bias",
-        "mlp_bias": "up_proj.bias",
+        "mlp_bias": "gate_proj.bias",
         "qk_norm": "q_norm.weight",
     }
     for flag, name in flags.items():
@@ -203,6 +203,9 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+
+
+LONGROPE = {"type": "longrope", "short_factor": [1.0] * 4, "original_max_position_embeddings": 64}
 
 
 def without(scaling, key):
@@ -246,7 +249,7 @@ OPTION_REFUSALS = [
         "original_max_position_embeddings",
     ),
     *[({"rope_scaling": without(LLAMA3, key)}, ValueError, key) for key in LLAMA3 if key != "rope_type"],
-    ({"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, ValueError, "long_factor"),
+    ({"rope_scaling": LONGROPE}, ValueError, "long_factor"),
     ({"rope_scaling": "linear"}, TypeError, "rope_scaling"),
     ({"rope_scaling": {"type": "linear", "factor": "2"}}, TypeError, "factor"),
     ({"rope_scaling": {"type": 3}}, TypeError, "type"),
@@ -328,7 +331,7 @@ INPUT_REFUSALS = [
     (np.zeros((2, 3, 24), "f2"), TypeError, "F16"),
     (np.zeros((2, 3, 24), "i4"), TypeError, "I32"),
     (np.zeros((2, 3, 24), bool), TypeError, "BOOL"),
-    (np.zeros((2, 3, 24), ">f4"), TypeError, ">f4"),
+    (np.zeros((2, 3, 24), ">f4"), TypeError, ">f"),
     ([[[0.0] * 24]], TypeError, "list"),
     (None, TypeError, "NoneType"),
     (np.zeros((2, 3, 25), "f4"), ValueError, "(B, L, 24)"),

@@ -255,11 +255,11 @@ def test_states_that_do_not_fit_the_block():
 def test_too_many_tokens():
     block, x, state = filled(tokens=5)
     before = snapshot(state)
-    with refuses(ValueError, "[TransformerBlock]", "max_tokens", "12"):
+    with refuses(ValueError, "[TransformerBlock] state", "room for", "12 cached"):
         block.forward(x[:, :8], state)
     assert snapshot(state) == before
     block.forward(x[:, 5:], state)
-    with refuses(ValueError, "[TransformerBlock]", "max_tokens", "12"):
+    with refuses(ValueError, "[TransformerBlock] state", "room for", "12 cached"):
         block.step(x[:, 0], state)
     assert state.cached_tokens == 12
 
