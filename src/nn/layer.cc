@@ -49,6 +49,12 @@ void Layer::place_values(std::vector<float>& v, const WeightMap& weights,
   }
 }
 
+const std::vector<float>& Layer::keep(const WeightMap& weights, const std::string& name, const char* who) {
+  std::vector<float>& values = kept_.emplace_back();
+  place_values(values, weights, {name}, who);
+  return values;
+}
+
 std::vector<std::string> Layer::weight_names() const {
   std::vector<std::string> names;
   for (const auto& [name, place] : places_) names.push_back(name);

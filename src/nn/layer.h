@@ -3,6 +3,7 @@
 // weights back by name.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,7 +20,8 @@ namespace isobit {
 
 /// Activations of one pass, kept between calls so that a decode step allocates nothing.
 struct Workspace {
-  AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated;
+  AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated;   // transformer
+  AlignedBuffer mixer_in, convolved, parameters, steps, mixed, mixed_out;  // state space
 };
 
 /// Lends workspaces to calls that may run at the same time.
@@ -70,6 +72,8 @@ class Layer {
   /// Appends weights, flat, to v.
   void place_values(std::vector<float>& v, const WeightMap& weights, const std::vector<std::string>& names,
                     const char* who);
+  /// As place_values for a weight that is used in another form: the values as given stay with the layer.
+  const std::vector<float>& keep(const WeightMap& weights, const std::string& name, const char* who);
 
  private:
   // Where a named weight went: rows of a packed matrix, or a slice of a vector.
@@ -81,6 +85,7 @@ class Layer {
   };
   const Place& place(const std::string& name) const;
   std::vector<std::pair<std::string, Place>> places_;
+  std::deque<std::vector<float>> kept_;
 };
 
 }  // namespace isobit

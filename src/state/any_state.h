@@ -4,11 +4,12 @@
 
 #include <variant>
 
+#include "state/mamba_state.h"
 #include "state/transformer_state.h"
 
 namespace isobit {
 
-using AnyState = std::variant<TransformerState>;
+using AnyState = std::variant<TransformerState, MambaState>;
 
 inline LayerState& inside(AnyState& state) {
   return std::visit([](auto& s) -> LayerState& { return s.impl(); }, state);
