@@ -141,9 +141,11 @@ StridedView from_dlpack(nb::handle object, const std::string& op, const std::str
   if (nb::cast<int>(device[0]) != nb::device::cpu::value)
     throw ValueError(message(op, argument, "memory of the CPU",
                              "DLPack device " + nb::cast<std::string>(nb::str(device))));
-  using Tensor = nb::ndarray<nb::ro>;
-  // The exporter's own error says best why it cannot (a tensor that requires grad, for example).
-  auto tensor = std::make_shared<Tensor>(nb::cast<Tensor>(object));
+  // Writable where the exporter allows it. Its own error says best why it cannot export at all.
+  auto tensor = std::make_shared<nb::ndarray<nb::ro>>();
+  nb::ndarray<> writable;
+  const bool readonly = !nb::try_cast(object, writable);
+  *tensor = readonly ? nb::cast<nb::ndarray<nb::ro>>(object) : nb::ndarray<nb::ro>(writable);
   StridedView view;
   view.dtype = known(dlpack_dtype(tensor->dtype()), op, argument,
                      "DLPack type code " + std::to_string(tensor->dtype().code) + " of " +
@@ -153,7 +155,7 @@ StridedView from_dlpack(nb::handle object, const std::string& op, const std::str
     view.strides.push_back(tensor->stride(i) * itemsize(view.dtype));
   }
   view.data = static_cast<std::byte*>(const_cast<void*>(tensor->data()));
-  view.readonly = true;
+  view.readonly = readonly;
   view.keep = std::move(tensor);
   return view;
 }

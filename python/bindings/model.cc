@@ -16,7 +16,7 @@
 #include "input.h"
 #include "isobit/causal_lm.h"
 #include "isobit/error.h"
-#include "state.h"
+#include "model_state.h"
 #include "transformer.h"
 
 namespace nb = nanobind;
@@ -30,41 +30,6 @@ constexpr const char* kOp = "CausalLM";
 struct Model {
   std::shared_ptr<const isobit::CausalLM> impl;
 };
-
-struct ModelState {
-  std::shared_ptr<isobit::CausalLMState> impl;
-  std::shared_ptr<bool> in_use = std::make_shared<bool>(false);
-  std::vector<std::shared_ptr<StateCore>> layers;
-
-  explicit ModelState(isobit::CausalLMState state)
-      : impl(std::make_shared<isobit::CausalLMState>(std::move(state))) {
-    for (int64_t i = 0; i < impl->n_layers(); ++i) {
-      auto core = std::make_shared<StateCore>();
-      core->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
-      core->in_use = in_use;
-      layers.push_back(std::move(core));
-    }
-  }
-};
-
-ModelState* read_model_state(nb::handle object, bool none_allowed) {
-  if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<ModelState>(object))
-    throw TypeError(message(kOp, "state", "a CausalLMState", class_name(object)));
-  ModelState* state = nb::cast<ModelState*>(object);
-  for (const auto& layer : state->layers) {
-    if (layer->has_session)
-      throw ValueError(message(kOp, "state", "layers without an open decode session", "one with"));
-  }
-  return state;
-}
-
-void release_buffers(ModelState& state) {
-  for (const auto& layer : state.layers) {
-    layer->k_buffer.reset();
-    layer->v_buffer.reset();
-  }
-}
 
 // [B, L] with B, L >= 1.
 Ids read_prompt(nb::handle ids) {
@@ -82,11 +47,11 @@ void compute(const Model& self, const Ids& ids, int64_t length, ModelState* stat
     model->forward(ids.values, ids.shape[0], length, reinterpret_cast<float*>(logits.data),
                    state ? state->impl.get() : nullptr, last_only, lengths);
   }
-  if (state != nullptr) release_buffers(*state);
+  if (state != nullptr) state->release_buffers();
 }
 
 Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle lengths, bool last_only) {
-  ModelState* carried = read_model_state(state, true);
+  ModelState* carried = read_model_state(state, kOp, true);
   std::optional<InUse> use;
   if (carried != nullptr) use.emplace(carried->in_use, kOp);
   const Ids prompt = read_prompt(ids);
@@ -105,7 +70,7 @@ Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle le
 }
 
 Array step(const Model& self, nb::handle ids, nb::handle state) {
-  ModelState* carried = read_model_state(state, false);
+  ModelState* carried = read_model_state(state, kOp, false);
   InUse use(carried->in_use, kOp);
   const Ids column = read_ids(ids, kOp, "ids", 1, 2);
   if (column.values.empty() || (column.shape.size() == 2 && column.shape[1] != 1))
@@ -116,7 +81,7 @@ Array step(const Model& self, nb::handle ids, nb::handle state) {
     nb::gil_scoped_release release;
     model->step(column.values, *carried->impl, reinterpret_cast<float*>(logits.data));
   }
-  release_buffers(*carried);
+  carried->release_buffers();
   return logits;
 }
 
@@ -187,29 +152,6 @@ Model build(const ModelPlan& plan, nb::handle weights, nb::handle max_positions,
   return Model{std::make_shared<const isobit::CausalLM>(plan, read.map, options)};
 }
 
-void bind_model_state(nb::module_& m) {
-  nb::class_<ModelState> state(
-      m, "CausalLMState",
-      "One TransformerState a layer, all at the same position; bound to the model that allocated it.");
-  state.def_prop_ro("batch_size", [](const ModelState& s) { return s.impl->batch_size(); });
-  state.def_prop_ro("max_tokens", [](const ModelState& s) { return s.impl->max_tokens(); });
-  state.def_prop_ro(
-      "positions", [](const ModelState& s) { return s.impl->position(); }, "Tokens consumed so far.");
-  state.def_prop_ro(
-      "layers",
-      [](const ModelState& s) {
-        nb::list result;
-        for (const auto& core : s.layers) result.append(nb::cast(State{core}));
-        return result;
-      },
-      nb::sig("def layers(self) -> list[TransformerState]"));
-  state.def("__repr__", [](const ModelState& s) {
-    return "CausalLMState(batch_size=" + std::to_string(s.impl->batch_size()) +
-           ", max_tokens=" + std::to_string(s.impl->max_tokens()) +
-           ", positions=" + std::to_string(s.impl->position()) + ")";
-  });
-}
-
 }  // namespace
 
 void bind_model(nb::module_& m) {
@@ -250,8 +192,8 @@ void bind_model(nb::module_& m) {
   model.def(
       "allocate_state",
       [](const Model& self, nb::handle batch_size, nb::handle max_tokens) {
-        return ModelState(self.impl->allocate_state(read_int(batch_size, kOp, "batch_size"),
-                                                    read_int(max_tokens, kOp, "max_tokens")));
+        return ModelState(self.impl, read_int(batch_size, kOp, "batch_size"),
+                          read_int(max_tokens, kOp, "max_tokens"));
       },
       "batch_size"_a.none(), "max_tokens"_a.none(),
       nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> CausalLMState"),
@@ -259,10 +201,10 @@ void bind_model(nb::module_& m) {
   model.def(
       "reset_state",
       [](const Model& self, nb::handle state) {
-        ModelState* read = read_model_state(state, false);
+        ModelState* read = read_model_state(state, kOp, false);
         InUse use(read->in_use, kOp);
         self.impl->reset_state(*read->impl);
-        release_buffers(*read);
+        read->release_buffers();
       },
       "state"_a.none(), nb::sig("def reset_state(self, state: CausalLMState) -> None"),
       "Back to zero tokens.");

@@ -135,9 +135,10 @@ class CausalLM(_core.CausalLM):
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
+        numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._choose(weight_format, device, numeric_profile)
+        self._choose(weight_format, device, numeric_profile, numeric_mode)
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
         _core.CausalLM.__init__(self, plan, named, max_positions, progress)
         self.config = None
@@ -151,6 +152,7 @@ class CausalLM(_core.CausalLM):
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
+        numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> CausalLM:
         """Loads a checkpoint directory (config.json and safetensors).
@@ -160,15 +162,19 @@ class CausalLM(_core.CausalLM):
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
-        model._choose(weight_format, device, numeric_profile)
+        model._choose(weight_format, device, numeric_profile, numeric_mode)
         _core.CausalLM.__init__(model, Path(path), max_positions, progress)
         model.config = HFConfig.from_json(path)
         return model
 
-    def _choose(self, weight_format: str, device: str, numeric_profile: str | None) -> None:
+    def _choose(
+        self, weight_format: str, device: str, numeric_profile: str | None, numeric_mode: str | None
+    ) -> None:
         self.weight_format = _modes.resolve_weight_format("CausalLM", weight_format)
         self.device = _modes.resolve_device("CausalLM", device)
         self.numeric_profile = _modes.resolve_profile("CausalLM", numeric_profile)
+        _modes.resolve_mode("CausalLM", numeric_mode)
+        self.numeric_mode = numeric_mode
 
     def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
         """ids (B, L) -> int32 (B, L + max_new_tokens): the largest logit wins, among equals the lowest id.

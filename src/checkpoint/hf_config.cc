@@ -4,6 +4,7 @@
 
 #include "checkpoint/file_io.h"
 #include "checkpoint/json.h"
+#include "core/fp_env.h"
 #include "isobit/error.h"
 
 namespace isobit {
@@ -23,6 +24,7 @@ std::string hint(const nlohmann::json& root) {
 }  // namespace
 
 HFConfig HFConfig::from_text(const std::string& text, std::filesystem::path path) {
+  const FpEnv environment;  // reading a decimal rounds
   const std::string where = "[HFConfig] " + (path.empty() ? "text" : path.string());
   if (text.size() > kMaxConfigBytes)
     throw ValueError(where + ": expected at most " + std::to_string(kMaxConfigBytes) + " bytes, got " +

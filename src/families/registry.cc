@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/fp_env.h"
 #include "isobit/error.h"
 
 namespace isobit {
@@ -31,6 +32,7 @@ std::vector<std::string> known_model_types() {
 }
 
 ModelPlan plan_for(const HFConfig& config) {
+  const FpEnv environment;
   const ConfigFields fields(config);
   for (const Family& family : kFamilies) {
     if (config.model_type() != family.model_type) continue;

@@ -3,9 +3,19 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "core/fp_env.h"
 #include "model/causal_lm_impl.h"
 
 namespace isobit {
+namespace {
+
+// The library's environment for the comparison alone: on_token is the host's code and runs in the host's.
+int32_t choose(const float* logits, int64_t vocab) {
+  const FpEnv environment;
+  return static_cast<int32_t>(ops::argmax(logits, vocab));
+}
+
+}  // namespace
 
 std::vector<int32_t> CausalLM::generate(
     std::span<const int64_t> ids, int64_t batch, int64_t length, int64_t max_new_tokens,
@@ -30,8 +40,7 @@ std::vector<int32_t> CausalLM::generate(
     forward(ids, batch, length, logits.data(), &state, /*last_only=*/true);
     for (int64_t step_index = 0;; ++step_index) {
       std::vector<int32_t>& column = columns.emplace_back();
-      for (int64_t row = 0; row < batch; ++row)
-        column.push_back(static_cast<int32_t>(ops::argmax(logits.data() + row * vocab, vocab)));
+      for (int64_t row = 0; row < batch; ++row) column.push_back(choose(logits.data() + row * vocab, vocab));
       if (on_token && !on_token(step_index, column, logits)) break;
       if (step_index + 1 == max_new_tokens) break;
       const std::vector<int64_t> next(column.begin(), column.end());

@@ -186,6 +186,7 @@ class Loader {
 }  // namespace
 
 CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOptions& options) {
+  const FpEnv environment;  // numbers of the config are read under it as well
   if (!std::filesystem::exists(directory))
     throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
                                "'" + directory.string() + "', which does not exist"));
@@ -198,7 +199,6 @@ CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOption
                       [&](const std::string& n) { return checkpoint.view(n); },
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
-  const FpEnv environment;
   model.impl_->plan = plan;
   Loader(*model.impl_, source, options).load();
   return model;

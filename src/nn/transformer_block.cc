@@ -48,18 +48,18 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
   std::optional<TransformerState> fresh;
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
   layer.check_state(kWho, s, batch, length);
-  const int64_t size = batch * length * d;
   for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
     const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
-    expect(kernels::active_table().first_nonfinite(x + row * length * d, n) == n, kWho, "x", "finite values",
-           "NaN or infinity");
+    const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n);
+    expect(at == n, kWho, "x", "finite values",
+           "NaN or infinity at row " + std::to_string(row) + ", token " + std::to_string(at / d));
   }
 
   layer.reserve_positions(s.cached + length);
   WorkspacePool::Lease workspace(impl_->workspaces);
   const auto transaction = s.begin(length);
   Faults faults;
-  if (!lengths.empty()) std::memset(out, 0, static_cast<size_t>(size) * sizeof(float));
+  if (!lengths.empty()) std::memset(out, 0, static_cast<size_t>(batch * length * d) * sizeof(float));
   for (const TokenBatch& pass : make_passes(batch, length, s.cached, lengths)) {
     check_interrupt();
     float* h = (*workspace).x.at_least(pass.tokens * d);

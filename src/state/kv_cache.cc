@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/checked.h"
 #include "kernels/table.h"
@@ -15,9 +17,9 @@ int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step;
 
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
     : batch_(batch), kv_heads_(kv_heads), head_dim_(head_dim), v_stride_(round_up(head_dim, 16)) {
-  const int64_t all = round_up(max_tokens, kernels::kKeyPanel);
-  const int64_t ring =
-      window > 0 && window < max_tokens ? round_up(window + kMaxAppend, kernels::kBlock) : all;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;  // no memory holds that many
+  const int64_t all = round_up(std::min(max_tokens, kMost), kernels::kKeyPanel);
+  const int64_t ring = window > 0 ? round_up(std::min(window, kMost) + kMaxAppend, kernels::kBlock) : all;
   wraps_ = ring < all;
   slots_ = wraps_ ? ring : all;
   const int64_t heads = checked_mul(checked_mul(batch, kv_heads), slots_);

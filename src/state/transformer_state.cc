@@ -76,6 +76,10 @@ void TransformerState::Impl::begin_call() {
       current[which].resize(static_cast<size_t>(buffer_size()));
       export_to(which, current[which]);
     }
+  for (const auto& buffer : documented)
+    expect(!buffer || static_cast<int64_t>(buffer->size()) == buffer_size(), kWho, "k_cache and v_cache",
+           std::to_string(buffer_size()) + " float32 values each",
+           std::to_string(buffer ? buffer->size() : 0));
   import_from(documented[0] ? documented[0]->data() : current[0].data(),
               documented[1] ? documented[1]->data() : current[1].data());
 }
@@ -86,7 +90,6 @@ void TransformerState::Impl::end_call() {
 }
 
 void TransformerState::Impl::reset() {
-  begin_call();
   cached = 0;
   end_call();
 }
@@ -96,17 +99,22 @@ std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(int64_t t
 }
 
 StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens)
-    : state_(state), tokens_(tokens) {
+    : state_(state), tokens_(tokens), held_from_(state.held_from) {
   state_.begin_call();
-  if (state_.cache.wraps() && tokens > state_.cache.slots() - state_.window) saved_ = state_.cache.copy();
+  if (!state_.cache.wraps()) return;
+  const int64_t slots = state_.cache.slots();
+  if (state_.cached > 0 && tokens > slots - state_.window) saved_ = state_.cache.copy();
+  state_.held_from = std::max(held_from_, state_.cached + tokens - slots);
 }
 
 StateTransaction::~StateTransaction() {
+  if (committed_) return;
   if (saved_) std::swap(state_.cache, *saved_);
+  if (saved_ || state_.cached == 0) state_.held_from = held_from_;
 }
 
 void StateTransaction::commit() {
-  saved_.reset();
+  committed_ = true;
   state_.cached += tokens_;
   state_.end_call();
 }
@@ -124,6 +132,7 @@ TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64
   expect(cached_tokens >= 0 && cached_tokens <= max_tokens, kWho, "cached_tokens",
          "0.." + std::to_string(max_tokens), std::to_string(cached_tokens));
   impl_->cached = cached_tokens;
+  impl_->held_from = impl_->oldest();
   impl_->import_from(k_cache, v_cache);
 }
 
@@ -143,14 +152,15 @@ void TransformerState::set_cached_tokens(int64_t n) {
   expect(n >= 0 && n <= impl_->cached, kWho, "cached_tokens", "0.." + std::to_string(impl_->cached),
          std::to_string(n));
   const int64_t needed = impl_->window > 0 ? std::max<int64_t>(0, n - impl_->window) : 0;
-  expect(n == 0 || !impl_->cache.wraps() || impl_->cached - impl_->cache.slots() <= needed, kWho,
-         "cached_tokens", "a number of tokens whose window is still cached", std::to_string(n));
+  expect(n == 0 || needed >= impl_->held_from, kWho, "cached_tokens",
+         "a number of tokens whose window is still cached", std::to_string(n));
   impl_->begin_call();
   impl_->cached = n;
+  if (n == 0) impl_->held_from = 0;
   impl_->end_call();
 }
 
-void TransformerState::reset() { set_cached_tokens(0); }
+void TransformerState::reset() { impl_->reset(); }
 
 std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
   auto& buffer = impl_->documented[0];

@@ -25,6 +25,7 @@ struct TransformerState::Impl : LayerState {
   int64_t max_tokens;
   int64_t window;
   int64_t cached = 0;
+  int64_t held_from = 0;  // oldest position whose slot has not been given to another, or was never filled
   KvCache cache;
   std::shared_ptr<std::vector<float>> documented[2];  // keys, values; null unless somebody asked
 
@@ -44,8 +45,8 @@ struct TransformerState::Impl : LayerState {
   void end_call();
 };
 
-/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and slots of a ring that
-/// the call may overwrite come back.
+/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and where the call
+/// overwrites slots of a ring that the window still needs, they come back.
 class StateTransaction : public LayerState::Transaction {
  public:
   StateTransaction(TransformerState::Impl& state, int64_t tokens);
@@ -55,6 +56,8 @@ class StateTransaction : public LayerState::Transaction {
  private:
   TransformerState::Impl& state_;
   int64_t tokens_;
+  int64_t held_from_;
+  bool committed_ = false;
   std::optional<KvCache> saved_;
 };
 

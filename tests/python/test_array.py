@@ -189,6 +189,8 @@ def test_dlpack():
     b = Array.from_buffer(source)
     source[0, 0] = 8
     assert b.tolist() == [[8, 1, 2], [3, 4, 5]]
+    np.asarray(b)[1, 2] = 9
+    assert source[1, 2] == 9
     with refuses(ValueError, "[Array.from_buffer]", "contiguous"):
         Array.from_buffer(source[:, ::2])
     with refuses(TypeError, "[Array.from_buffer]", "BF16"):

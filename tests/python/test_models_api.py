@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CausalLM as Python meets it: loading, calls, states, refusals. Parity and bits are tested elsewhere."""
 
+import copy
 import math
 import subprocess
 import sys
@@ -203,6 +204,55 @@ def test_a_layer_with_a_session_is_refused(model):
     model.forward(IDS, state)
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_a_state_go_their_own_way(model, copied):
+    state = model.allocate_state(1, 10)
+    model.forward(IDS[:, :3], state)
+    other = copied(state)
+    assert type(other) is CausalLMState and other.positions == 3 and other.max_tokens == 10
+    right = model.forward(IDS[:, 3:], state)
+    assert other.positions == 3
+    model.step([7], other)
+    assert other.positions == 4 and state.positions == 6
+    assert same(model.forward(IDS[:, 3:], copied(_rewound(model))), right)
+
+
+def _rewound(model):
+    state = model.allocate_state(1, 10)
+    model.forward(IDS[:, :3], state)
+    return state
+
+
+def test_edits_of_a_layer_are_honoured(model):
+    state, right = _rewound(model), _rewound(model)
+    edited = np.array(right.layers[1].v_cache)
+    edited[:40] += 1
+    right.layers[1].v_cache = edited
+    np.asarray(state.layers[1].v_cache)[:40] += 1
+    logits = model.step([1], state)
+    assert same(logits, model.step([1], right))
+    assert not same(logits, model.step([1], _rewound(model)))
+
+
+def test_a_nonfinite_layer_is_refused(model):
+    state = _rewound(model)
+    held = state.layers[1].k_cache
+    np.asarray(held)[3] = np.inf
+    for call in (lambda: model.step([1], state), lambda: model.forward(IDS, state)):
+        with refuses(ValueError, "k_cache", "finite"):
+            call()
+    assert [layer.cached_tokens for layer in state.layers] == [3, 3]
+    model.reset_state(state)
+    assert same(model.forward(IDS, state), model.forward(IDS))
+
+
+def test_a_state_keeps_its_model(folder):
+    state = CausalLM.load(folder).allocate_state(1, 8)
+    for _ in range(3):
+        with refuses(ValueError, "[CausalLM] state", "model"):
+            CausalLM.load(folder).forward(IDS, state)
+
+
 def test_generate(model):
     out = model.generate(IDS, 5)
     assert type(out) is isobit.Array and out.dtype == "i4" and out.shape == (1, 11)
@@ -342,6 +392,9 @@ def test_load_refusals(tmp_path, folder):
     for name in ("bfloat16", "int8"):
         with refuses(NotImplementedError, "[CausalLM] weight_format", name):
             CausalLM.load(folder, weight_format=name)
+    with refuses(ValueError, "[CausalLM] numeric_mode", "exact"):
+        CausalLM.load(folder, numeric_mode="exact")
+    assert CausalLM.load(folder, numeric_mode="fast").numeric_mode_used() == "identical"
     with refuses(ValueError, "[CausalLM] weight_format", "int3"):
         CausalLM.load(folder, weight_format="int3")
     with refuses(NotImplementedError, "[CausalLM] numeric_profile", "fixed15_v1"):

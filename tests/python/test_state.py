@@ -146,6 +146,14 @@ def test_reset():
     assert same(block.forward(x, state), block.forward(x))
 
 
+def test_reset_forgets_a_nonfinite_cache():
+    block, x, state = filled()
+    held = state.k_cache
+    np.asarray(held)[3] = np.nan
+    state.reset()
+    assert same(block.forward(x, state), block.forward(x))
+
+
 def test_forgetting_the_newest():
     block, x, state = filled(tokens=7)
     right = block.forward(x[:, 4:6], filled(tokens=4)[2])

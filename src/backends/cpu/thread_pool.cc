@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -48,8 +49,12 @@ T wait_change(const std::atomic<T>& value, T old) {
 
 class Pool {
  public:
+  // Where the system refuses more threads, fewer do the same work.
   explicit Pool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+    }
   }
 
   ~Pool() {

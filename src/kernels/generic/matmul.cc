@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // c[m][n] = DOT(a[m], w[n]) (+ bias[n]): contract 3. SIMD lanes run over outputs n, so one chain per output
 // and block of 256 k; the blocks' results are combined by the tree of contract 2 in a small stack.
-#pragma once
-
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
@@ -12,8 +11,8 @@ constexpr int64_t kPrefetchRows = 16;  // of a panel, 128 bytes each
 // One register tile: ROWS rows of a with VECS vectors of 16 columns; b[v] points at the first k of its 16
 // columns.
 template <int ROWS, int VECS>
-inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int64_t k, const float* bias,
-                        float* c, int64_t ldc, int64_t cols) {
+static inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int64_t k,
+                               const float* bias, float* c, int64_t ldc, int64_t cols) {
   f32x16 partials[kMaxTreeLevels][ROWS][VECS];
   f32x16 acc[ROWS][VECS];
   int depth = 0;
@@ -64,8 +63,8 @@ inline void matmul_tile(const float* a, int64_t lda, const float* const* b, int6
 
 // All columns for exactly ROWS rows, or for `rows` rows in steps of ROWS.
 template <int ROWS, int VECS>
-inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
-                         int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
+static inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
+                                int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
   const float* b[VECS];
   for (int v = 0; v < VECS; ++v) b[v] = panels + ((vec + v) / 2) * k * kPanel + ((vec + v) % 2) * 16;
   const float* shift = bias ? bias + vec * 16 : nullptr;
@@ -75,8 +74,8 @@ inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const float*
 
 // Rows that do not fill a tile: the tile of exactly that many rows.
 template <int ROWS, int VECS>
-inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
-                        int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
+static inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k,
+                               int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
   if constexpr (ROWS > 0) {
     if (rows == ROWS)
       matmul_strip<ROWS, VECS>(a, lda, rows, panels, k, vec, bias, c, ldc, cols);
@@ -87,8 +86,8 @@ inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const float* 
 
 // Few rows: wide tiles, so that enough independent chains hide the latency of fma.
 template <int ROWS>
-inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t cols,
-                       const float* bias, float* c, int64_t ldc) {
+static inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t cols,
+                              const float* bias, float* c, int64_t ldc) {
   constexpr int kWide = kTileRows * kTileVecs / (2 * ROWS) >= 8   ? 8
                         : kTileRows * kTileVecs / (2 * ROWS) >= 4 ? 4
                                                                   : 2;
@@ -99,8 +98,8 @@ inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t
   for (; vec < vecs; ++vec) matmul_strip<ROWS, 1>(a, lda, ROWS, panels, k, vec, bias, c, ldc, cols);
 }
 
-inline void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
-                   const float* bias, float* c, int64_t ldc) {
+void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
+            const float* bias, float* c, int64_t ldc) {
   if (rows == 1) return matmul_few<1>(a, lda, panels, k, cols, bias, c, ldc);
   if (rows == 2) return matmul_few<2>(a, lda, panels, k, cols, bias, c, ldc);
   const int64_t vecs = (cols + 15) / 16;
@@ -125,7 +124,7 @@ inline void matmul(const float* a, int64_t lda, int64_t rows, const float* panel
 }
 
 // panels[p][i][j] = w[32 p + j][i], zeros past n.
-inline void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
+void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
   constexpr int64_t kStep = 16;  // k at a time: one cache line of each row
   for (int64_t first = 0; first < n; first += kPanel, panels += k * kPanel) {
     const int64_t rows = n - first < kPanel ? n - first : kPanel;

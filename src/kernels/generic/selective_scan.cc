@@ -3,9 +3,8 @@
 //
 // Lanes run over 16 channels; a few states stay in registers while a chunk of tokens passes. Each output's
 // chain over the states goes on in memory from one group of states to the next.
-#pragma once
-
 #include "kernels/generic/elementary.h"
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
@@ -15,8 +14,9 @@ constexpr int kScanStates = kTileVecs > 1 ? 8 : 4;
 
 // States [n, n + ROWS) of 16 channels over a chunk; dt and u: [tokens][16]; y: [tokens][16] partial chains.
 template <int ROWS>
-inline void selective_rows(const SelectiveScanArgs& args, int64_t first, int64_t tokens, int64_t n,
-                           int64_t channel, const float* dt, const float* u, const float* h_in, float* y) {
+static inline void selective_rows(const SelectiveScanArgs& args, int64_t first, int64_t tokens, int64_t n,
+                                  int64_t channel, const float* dt, const float* u, const float* h_in,
+                                  float* y) {
   f32x16 a[ROWS], s[ROWS];
   for (int r = 0; r < ROWS; ++r) {
     a[r] = load(args.a + (n + r) * args.ldh + channel);
@@ -36,7 +36,7 @@ inline void selective_rows(const SelectiveScanArgs& args, int64_t first, int64_t
   for (int r = 0; r < ROWS; ++r) store(args.h_out + (n + r) * args.ldh + channel, s[r]);
 }
 
-inline void selective_scan(const SelectiveScanArgs& args) {
+void selective_scan(const SelectiveScanArgs& args) {
   alignas(64) float dt[kScanTokens * 16], u[kScanTokens * 16], y[kScanTokens * 16];
   for (int64_t channel = 0; channel < args.channels; channel += 16) {
     const int lanes = static_cast<int>(args.channels - channel < 16 ? args.channels - channel : 16);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal depthwise convolution and SiLU (contract 7b.1): one fma chain per channel from the bias, oldest tap
 // first; lanes run over channels.
-#pragma once
-
 #include "kernels/generic/elementary.h"
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
-inline void causal_conv(const ConvArgs& args) {
+void causal_conv(const ConvArgs& args) {
   // Input i of the call, or one of the window's where i < 0.
   const auto input = [&args](int64_t i) {
     return i < 0 ? args.window_in + (args.width + i) * args.ldw : args.x + i * args.ldx;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary embedding (contract 6): pairs (j, j + half) of every head, u' = fma(u, c, -(v*s)), v' = fma(v, c,
 // u*s).
-#pragma once
-
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
-inline void rope(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* cos,
-                 const float* sin) {
+void rope(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* cos, const float* sin) {
   for (int64_t h = 0; h < heads; ++h, x += head_dim)
     for (int64_t j = 0; j < half; j += 16) {
       const int n = static_cast<int>(half - j < 16 ? half - j : 16);

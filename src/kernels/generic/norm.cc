@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and LayerNorm of rows (contract 6) over the laned sums of contract 3.
-#pragma once
-
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
@@ -9,7 +8,7 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 // Laned sum over n elements in blocks of 256 joined by the tree; term(i, valid) gives lanes i..i+15, zeros
 // past valid.
 template <typename Term>
-inline float laned_sum(int64_t n, Term term) {
+static inline float laned_sum(int64_t n, Term term) {
   f32x16 partials[kMaxTreeLevels];
   int depth = 0;
   f32x16 lanes = zero();
@@ -28,15 +27,15 @@ inline float laned_sum(int64_t n, Term term) {
 }
 
 // 1 / sqrt(sum / d + eps): two roundings for the root and the division.
-inline f32x16 inverse_root(float sum, int64_t d, float eps) {
+static inline f32x16 inverse_root(float sum, int64_t d, float eps) {
   const f32x16 mean = broadcast(sum) / broadcast(static_cast<float>(d));
   return broadcast(1.0f) / sqrt(mean + broadcast(eps));
 }
 
-inline bool finite(float x) { return x - x == 0.0f; }
+static inline bool finite(float x) { return x - x == 0.0f; }
 
-inline int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps,
-                        bool offset, float* y, int64_t ldy) {
+int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
+                 float* y, int64_t ldy) {
   int64_t bad = rows;
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
     const float sum = laned_sum(d, [x](int64_t i, int n, f32x16 lanes) {
@@ -54,8 +53,8 @@ inline int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, co
   return bad;
 }
 
-inline int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w,
-                          const float* bias, float eps, float* y, int64_t ldy) {
+int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, const float* bias,
+                   float eps, float* y, int64_t ldy) {
   int64_t bad = rows;
   for (int64_t row = 0; row < rows; ++row, x += ldx, y += ldy) {
     const float length = static_cast<float>(d);

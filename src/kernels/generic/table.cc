@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels of one instruction set: compiled once per ISA with its flags, in its namespace
-// (cmake/isa.cmake). Nothing here may come from a header whose inline functions other files share: the linker
-// could keep the copy that was compiled with wide instructions.
-#include "kernels/generic/activation.h"
-#include "kernels/generic/attention.h"
-#include "kernels/generic/causal_conv.h"
-#include "kernels/generic/elementary.h"
-#include "kernels/generic/head_scan.h"
-#include "kernels/generic/matmul.h"
-#include "kernels/generic/norm.h"
-#include "kernels/generic/rope.h"
-#include "kernels/generic/selective_scan.h"
-#include "kernels/generic/trapezoid_scan.h"
-#include "kernels/generic/vector_ops.h"
-#include "kernels/table.h"
+// The table of one instruction set.
+#include "kernels/generic/kernels.h"
+#include "kernels/isa/simd.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mamba 3's recurrence of one head (contract 7b.4): the angles of the rotation, biased and rotated keys and
 // queries, and the trapezoid's two products a token.
-#pragma once
-
 #include "kernels/generic/elementary.h"
 #include "kernels/generic/head_scan.h"
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 #include "kernels/scalar_fma.h"
 #include "kernels/trapezoid_constants.h"
@@ -13,7 +12,7 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 constexpr int64_t kTrapezoidTokens = 16;  // of a chunk
 
-inline void trapezoid_steps(const TrapezoidStepArgs& args) {
+void trapezoid_steps(const TrapezoidStepArgs& args) {
   for (int64_t h = 0; h < args.heads; h += 16) {
     const int n = static_cast<int>(args.heads - h < 16 ? args.heads - h : 16);
     const f32x16 one = broadcast(1.0f);
@@ -42,8 +41,8 @@ ISOBIT_INLINE f32x16 wrap_turn(f32x16 x) {
 }
 
 // y = x + bias, then its pairs turned by (cos, sin).
-inline void bias_and_turn(const TrapezoidScanArgs& args, const float* x, const float* bias, const float* cos,
-                          const float* sin, float* y) {
+static inline void bias_and_turn(const TrapezoidScanArgs& args, const float* x, const float* bias,
+                                 const float* cos, const float* sin, float* y) {
   for (int64_t n = 0; n < args.states; n += 16) {
     const int lanes = static_cast<int>(args.states - n < 16 ? args.states - n : 16);
     store_lanes(y + n, load_lanes(x + n, lanes) + load_lanes(bias + n, lanes), lanes);
@@ -92,14 +91,14 @@ struct TrapezoidScratch {
   }
 };
 
-inline int64_t trapezoid_scratch(int64_t states, int64_t rank) {
+int64_t trapezoid_scratch(int64_t states, int64_t rank) {
   return 3 * (kMaxStates / 2) + 4 * kTrapezoidTokens * rank * kHeadWidth +
          (2 * kTrapezoidTokens + 1) * rank * states;
 }
 
 // Keys and queries of tokens [first, first + tokens).
-inline void turn_chunk(const TrapezoidScanArgs& args, int64_t first, int64_t tokens,
-                       const TrapezoidScratch& w) {
+static inline void turn_chunk(const TrapezoidScanArgs& args, int64_t first, int64_t tokens,
+                              const TrapezoidScratch& w) {
   const int64_t keys = args.rank * args.states;
   for (int64_t t = 0; t < tokens; ++t) {
     const float* spin = args.spin + (first + t) * args.lds;
@@ -123,9 +122,9 @@ inline void turn_chunk(const TrapezoidScanArgs& args, int64_t first, int64_t tok
 // Channels [from, from + 16*VECS) of the chunk; `channels` of them exist. `before` is the input of the token
 // before the chunk.
 template <int VECS>
-inline void trapezoid_block(const TrapezoidScanArgs& args, int64_t first, int64_t tokens, int64_t from,
-                            int64_t channels, const float* before, const float* h_in,
-                            const TrapezoidScratch& w) {
+static inline void trapezoid_block(const TrapezoidScanArgs& args, int64_t first, int64_t tokens, int64_t from,
+                                   int64_t channels, const float* before, const float* h_in,
+                                   const TrapezoidScratch& w) {
   const int64_t ldh = (args.head_dim + 15) / 16 * 16, keys = args.rank * args.states;
   const auto lanes = [channels](int c) {
     return static_cast<int>(channels - 16 * c < 16 ? channels - 16 * c : 16);
@@ -174,11 +173,11 @@ inline void trapezoid_block(const TrapezoidScanArgs& args, int64_t first, int64_
       }
 }
 
-inline void copy_floats(const float* from, int64_t n, float* to) {
+static inline void copy_floats(const float* from, int64_t n, float* to) {
   for (int64_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-inline void trapezoid_scan(const TrapezoidScanArgs& args) {
+void trapezoid_scan(const TrapezoidScanArgs& args) {
   const TrapezoidScratch w(args.scratch, args.states, args.rank);
   const int64_t keys = args.rank * args.states;
   for (int64_t j = 0; j < kMaxStates / 2; ++j) w.theta[j] = j < args.angles ? args.theta_in[j] : 0.0f;
@@ -204,8 +203,8 @@ inline void trapezoid_scan(const TrapezoidScanArgs& args) {
   copy_floats(before, args.head_dim, args.v_out);
 }
 
-inline void mimo_gate(const float* y, int64_t ldr, const float* gate, const float* mix_gate,
-                      const float* mix_out, int64_t rank, int64_t n, float* out) {
+void mimo_gate(const float* y, int64_t ldr, const float* gate, const float* mix_gate, const float* mix_out,
+               int64_t rank, int64_t n, float* out) {
   for (int64_t i = 0; i < n; i += 16) {
     const int lanes = static_cast<int>(n - i < 16 ? n - i : 16);
     const f32x16 z = load_lanes(gate + i, lanes);

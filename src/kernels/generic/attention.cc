@@ -7,9 +7,8 @@
 // and stay in the first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the
 // tree over the absolute block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0,
 // which the merge leaves out by itself.
-#pragma once
-
 #include "kernels/generic/elementary.h"
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
@@ -42,16 +41,12 @@ struct Node {
   float* num;  // [kTileRows][v_stride]
 };
 
-// s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`; `odd` turns NaN once a visible score is
-// not finite. Invisible scores become -inf: with the first key at index `at`, row r sees indices
-// low[r]..high[r].
+// s[r][j] = DOT(q[r], key j) * scale for 16*VECS keys from `keys`.
 template <int ROWS, int VECS>
-inline void score_tile(const float* q, int64_t head_dim, const float* keys, const AttentionArgs& args,
-                       int32_t at, const int32_t* low, const int32_t* high, bool edge, float* s,
-                       f32x16& odd) {
+static inline void score_tile(const float* q, int64_t head_dim, const float* keys, float scale, float* s) {
   f32x16 acc[ROWS][VECS];
-  f32x16 total[ROWS][VECS];
-  for (int64_t begin = 0; begin == 0 || begin < head_dim; begin += kBlock) {
+  f32x16 first_block[ROWS][VECS];
+  for (int64_t begin = 0;; begin += kBlock) {
     const int64_t end = begin + kBlock < head_dim ? begin + kBlock : head_dim;
     for (int r = 0; r < ROWS; ++r)
       for (int v = 0; v < VECS; ++v) acc[r][v] = zero();
@@ -65,34 +60,45 @@ inline void score_tile(const float* q, int64_t head_dim, const float* keys, cons
         for (int v = 0; v < VECS; ++v) acc[r][v] = fma(x, key[v], acc[r][v]);
       }
     }
-    if (end == head_dim && begin == 0) break;
-    // head_dim <= 512 (checked by the block): at most two blocks, so the tree is one addition.
-    for (int r = 0; r < ROWS; ++r)
-      for (int v = 0; v < VECS; ++v) total[r][v] = begin == 0 ? acc[r][v] : total[r][v] + acc[r][v];
-    if (end == head_dim)
+    // head_dim <= 512 (checked by the block): at most two 256-blocks, whose tree is one addition.
+    if (begin > 0)
       for (int r = 0; r < ROWS; ++r)
-        for (int v = 0; v < VECS; ++v) acc[r][v] = total[r][v];
+        for (int v = 0; v < VECS; ++v) acc[r][v] = first_block[r][v] + acc[r][v];
+    if (end == head_dim) break;
+    for (int r = 0; r < ROWS; ++r)
+      for (int v = 0; v < VECS; ++v) first_block[r][v] = acc[r][v];
   }
-  const f32x16 scale = broadcast(args.scale);
-  const f32x16 cap = broadcast(args.softcap);
   for (int r = 0; r < ROWS; ++r)
-    for (int v = 0; v < VECS; ++v) {
-      f32x16 x = (acc[r][v] + zero()) * scale;
-      mask16 seen = first_n(16);
-      if (edge) {
-        const i32x16 index = lane_ids() + broadcast_i(at + 16 * v);
-        seen = ~(broadcast_i(low[r]) > index) & ~(index > broadcast_i(high[r]));
-      }
-      odd = fma(edge ? select(seen, x, zero()) : x, zero(), odd);
-      if (args.softcap > 0) x = cap * tanh(x / cap);
-      if (edge) x = select(seen, x, broadcast(kNegInf));
-      store(s + r * kScoreStride + 16 * v, x);
+    for (int v = 0; v < VECS; ++v)
+      store(s + r * kScoreStride + 16 * v, (acc[r][v] + zero()) * broadcast(scale));
+}
+
+// Scores of one row: caps them, makes those outside [low, high] -inf, and returns the largest. `odd` turns
+// NaN once a visible score is not finite.
+static inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high, float softcap,
+                                  f32x16& odd) {
+  f32x16 top = broadcast(kNegInf);
+  const f32x16 cap = broadcast(softcap);
+  for (int32_t j = 0; j < n; j += 16) {
+    f32x16 x = load(s + j);
+    mask16 seen = first_n(16);
+    if (j < low || j + 15 > high) {
+      const i32x16 index = lane_ids() + broadcast_i(j);
+      seen = ~(broadcast_i(low) > index) & ~(index > broadcast_i(high));
+      x = select(seen, x, zero());
     }
+    odd = fma(x, zero(), odd);
+    if (softcap > 0) x = cap * tanh(x / cap);
+    x = select(seen, x, broadcast(kNegInf));
+    store(s + j, x);
+    top = max(top, x);
+  }
+  return reduce_max(top);
 }
 
 // num[r][c] = fma chain over n positions of e[r][j] * v[j][c], from +0, for VECS vectors of 16 columns.
 template <int ROWS, int VECS>
-inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+static inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
   f32x16 acc[ROWS][VECS];
   for (int r = 0; r < ROWS; ++r)
     for (int c = 0; c < VECS; ++c) acc[r][c] = zero();
@@ -111,7 +117,7 @@ inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t
 }
 
 template <int ROWS>
-inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
+static inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
   constexpr int kHalf = ROWS > 3 ? ROWS / 2 : ROWS;
   constexpr int kWide = 2 * kTileVecs;
   int64_t c = 0;
@@ -127,8 +133,8 @@ inline void value_rows(const float* e, const float* v, int64_t v_stride, int64_t
 // The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all
 // visible scores were finite.
 template <int ROWS>
-inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
-                         Node node) {
+static inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
+                                Node node) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
@@ -146,29 +152,21 @@ inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int
   const int64_t n = end - low;
   const int64_t padded = (n + 15) / 16 * 16;
 
-  f32x16 odd = zero();
-  int32_t first[ROWS], last[ROWS];
-  for (int r = 0; r < ROWS; ++r) {
-    const int64_t from = rows.first_visible(row + r) - low;
-    const int64_t to = rows.position(row + r) - low;
-    first[r] = static_cast<int32_t>(from < kBlock ? from : kBlock);
-    last[r] = static_cast<int32_t>(to < kBlock ? to : kBlock);
-  }
-  for (int32_t j = 0; j < padded;) {
+  for (int64_t j = 0; j < padded;) {
     const int width = j + 16 * kTileVecs <= padded ? 16 * kTileVecs : 16;
-    const bool edge = first[ROWS - 1] > j || last[0] < j + width - 1;
     if (width == 16)
-      score_tile<ROWS, 1>(q, hd, keys + j * hd, args, j, first, last, edge, s + j, odd);
+      score_tile<ROWS, 1>(q, hd, keys + j * hd, args.scale, s + j);
     else
-      score_tile<ROWS, kTileVecs>(q, hd, keys + j * hd, args, j, first, last, edge, s + j, odd);
+      score_tile<ROWS, kTileVecs>(q, hd, keys + j * hd, args.scale, s + j);
     j += width;
   }
 
+  f32x16 odd = zero();
   for (int r = 0; r < ROWS; ++r) {
     float* x = s + r * kScoreStride;
-    f32x16 top = load(x);
-    for (int64_t j = 16; j < padded; j += 16) top = max(top, load(x + j));
-    const float m = reduce_max(top);
+    const int64_t from = rows.first_visible(row + r) - low, to = rows.position(row + r) - low;
+    const float m = finish_scores(x, padded, static_cast<int32_t>(from < kBlock ? from : kBlock),
+                                  static_cast<int32_t>(to < kBlock ? to : kBlock), args.softcap, odd);
     node.m[r] = m;
     const f32x16 shift = broadcast(m == kNegInf ? 0.0f : m);
     f32x16 den = zero();
@@ -185,7 +183,7 @@ inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int
 }
 
 // left = left joined with right (contract 4's node).
-inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
+static inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
   const f32x16 ml = load(left.m), mr = load(right.m);
   const f32x16 m = max(ml, mr);
   const f32x16 shift = select(m == broadcast(kNegInf), zero(), m);
@@ -202,40 +200,36 @@ inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
   }
 }
 
-// Smallest position among ROWS rows with a non-finite visible score; the slow path, after some tile reported
+// Smallest position among `count` rows with a non-finite visible score; the slow path, after a tile reported
 // one.
-inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
+static inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
   const AttentionArgs& args = rows.args;
-  for (int64_t r = row; r < row + count; ++r) {
-    const float* q = rows.query(r);
+  for (int64_t r = row; r < row + count; ++r)
     for (int64_t j = rows.first_visible(r); j <= rows.position(r); ++j) {
       const int64_t slot = j % args.slots;
-      const int32_t lane = static_cast<int32_t>(slot % kKeyPanel);
-      float s[kScoreStride];
-      f32x16 odd = zero();
-      score_tile<1, 1>(q, args.head_dim, args.k + (slot - lane) * args.head_dim, args, 0, &lane, &lane, true,
-                       s, odd);
-      if (any(~(odd == zero()))) return rows.position(r);
+      const int64_t lane = slot % kKeyPanel;
+      float s[16];
+      score_tile<1, 1>(rows.query(r), args.head_dim, args.k + (slot - lane) * args.head_dim, args.scale, s);
+      if (!(s[lane] - s[lane] == 0.0f)) return rows.position(r);
     }
-  }
   return INT64_MAX;
 }
 
 // Scratch: scores, the packed queries of kTiles tiles, and for each tile a stack of nodes.
-inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
-inline int64_t attention_scratch(int64_t head_dim) {
+static inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
+int64_t attention_scratch(int64_t head_dim) {
   const int64_t v_stride = (head_dim + 15) / 16 * 16;
   return kTileRows * kScoreStride + kTiles * kTileRows * v_stride +
          kTiles * kMaxTreeLevels * node_floats(v_stride);
 }
-inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
+static inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
   float* base = stack + (tile * kMaxTreeLevels + depth) * node_floats(v_stride);
   return {base, base + 16, base + 32};
 }
 
 // Up to kTiles tiles of ROWS rows each, from `row`.
 template <int ROWS>
-inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
+static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
@@ -289,7 +283,7 @@ inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
 
 // The last rows, fewer than a tile.
 template <int ROWS>
-inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
+static inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
   if constexpr (ROWS == 0) {
     return INT64_MAX;
   } else {
@@ -297,7 +291,7 @@ inline int64_t attend_rest(const QueryRows& rows, int64_t row, int64_t left) {
   }
 }
 
-inline int64_t attention(const AttentionArgs& args) {
+int64_t attention(const AttentionArgs& args) {
   const QueryRows rows{args};
   const int64_t count = args.n_pos * args.group;
   int64_t bad = INT64_MAX;

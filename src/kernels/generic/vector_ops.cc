@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element by element: sums of two vectors, the search for a value that is not finite, and argmax.
-#pragma once
-
+#include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
-inline void add(const float* a, const float* b, int64_t n, float* y) {
+void add(const float* a, const float* b, int64_t n, float* y) {
   for (int64_t i = 0; i < n; i += 16) {
     const int m = static_cast<int>(n - i < 16 ? n - i : 16);
     store_lanes(y + i, load_lanes(a + i, m) + load_lanes(b + i, m), m);
@@ -14,7 +13,7 @@ inline void add(const float* a, const float* b, int64_t n, float* y) {
 }
 
 // x * 0 is NaN exactly where x is not finite, and a sum keeps it.
-inline int64_t first_nonfinite(const float* x, int64_t n) {
+int64_t first_nonfinite(const float* x, int64_t n) {
   f32x16 odd[4] = {zero(), zero(), zero(), zero()};
   int64_t i = 0;
   for (; i + 64 <= n; i += 64)
@@ -27,7 +26,7 @@ inline int64_t first_nonfinite(const float* x, int64_t n) {
   return n;
 }
 
-inline int64_t argmax(const float* x, int64_t n) {
+int64_t argmax(const float* x, int64_t n) {
   constexpr int64_t kChunk = int64_t{1} << 30;  // lanes count in int32
   int64_t best = 0;
   for (int64_t base = 0; base < n; base += kChunk) {

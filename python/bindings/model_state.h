@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CausalLMState as Python holds it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isobit/causal_lm.h"
+#include "state.h"
+
+namespace isobit::python {
+
+struct ModelState {
+  ModelState(std::shared_ptr<const isobit::CausalLM> of, int64_t batch_size, int64_t max_tokens);
+
+  std::shared_ptr<const isobit::CausalLM> model;  // alive, so that no later model can be taken for it
+  std::shared_ptr<isobit::CausalLMState> impl;
+  std::shared_ptr<bool> in_use;
+  std::vector<std::shared_ptr<StateCore>> layers;
+
+  /// After a call that read the edits of the layers' documented buffers.
+  void release_buffers();
+};
+
+/// The state behind a Python argument. TypeError for another class, ValueError when a layer has an open
+/// session; nullptr for None where that is allowed.
+ModelState* read_model_state(nanobind::handle object, const std::string& op, bool none_allowed);
+
+void bind_model_state(nanobind::module_& m);
+
+}  // namespace isobit::python

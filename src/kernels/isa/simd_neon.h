@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// The 16-lane type on AArch64 NEON: four 128-bit registers a value; masks are vectors of 0 and -1. See
+// README.md.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "kernels/isa/simd_inline.h"
+
+namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
+
+constexpr const char* kIsaName = "neon";
+constexpr int kTileRows = 6;
+constexpr int kTileVecs = 1;
+
+struct f32x16 {
+  float32x4_t v[4];
+};
+struct i32x16 {
+  int32x4_t v[4];
+};
+struct mask16 {
+  uint32x4_t v[4];
+};
+
+/// Register i of the result is f(i).
+template <class Vector, class F>
+ISOBIT_INLINE Vector quarters(F f) {
+  return {f(0), f(1), f(2), f(3)};
+}
+
+// Making, loading, storing.
+ISOBIT_INLINE f32x16 broadcast(float a) {
+  return quarters<f32x16>([&](int) { return vdupq_n_f32(a); });
+}
+ISOBIT_INLINE f32x16 zero() { return broadcast(0.0f); }
+ISOBIT_INLINE i32x16 broadcast_i(int32_t a) {
+  return quarters<i32x16>([&](int) { return vdupq_n_s32(a); });
+}
+ISOBIT_INLINE i32x16 load_i(const int32_t* p) {
+  return quarters<i32x16>([&](int i) { return vld1q_s32(p + 4 * i); });
+}
+ISOBIT_INLINE void store_i(int32_t* p, i32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1q_s32(p + 4 * i, a.v[i]);
+}
+ISOBIT_INLINE f32x16 load(const float* p) {
+  return quarters<f32x16>([&](int i) { return vld1q_f32(p + 4 * i); });
+}
+ISOBIT_INLINE void store(float* p, f32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
+}
+ISOBIT_INLINE f32x16 load_n(const float* p, int n) {
+  float lanes[16] = {};
+  for (int i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+ISOBIT_INLINE void store_n(float* p, f32x16 a, int n) {
+  float lanes[16];
+  store(lanes, a);
+  for (int i = 0; i < n; ++i) p[i] = lanes[i];
+}
+ISOBIT_INLINE i32x16 lane_ids() {
+  constexpr int32_t kIds[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load_i(kIds);
+}
+ISOBIT_INLINE mask16 first_n(int n) {
+  const i32x16 ids = lane_ids();
+  return quarters<mask16>([&](int i) { return vcltq_s32(ids.v[i], vdupq_n_s32(n)); });
+}
+ISOBIT_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+
+// Arithmetic, one rounding each.
+ISOBIT_INLINE f32x16 operator+(f32x16 a, f32x16 b) {
+  return quarters<f32x16>([&](int i) { return vaddq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 operator-(f32x16 a, f32x16 b) {
+  return quarters<f32x16>([&](int i) { return vsubq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 operator*(f32x16 a, f32x16 b) {
+  return quarters<f32x16>([&](int i) { return vmulq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 operator/(f32x16 a, f32x16 b) {
+  return quarters<f32x16>([&](int i) { return vdivq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 operator-(f32x16 a) {
+  return quarters<f32x16>([&](int i) { return vnegq_f32(a.v[i]); });
+}
+ISOBIT_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
+  return quarters<f32x16>([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 fnma(f32x16 a, f32x16 b, f32x16 c) {
+  return quarters<f32x16>([&](int i) { return vfmsq_f32(c.v[i], a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE f32x16 sqrt(f32x16 a) {
+  return quarters<f32x16>([&](int i) { return vsqrtq_f32(a.v[i]); });
+}
+ISOBIT_INLINE f32x16 abs(f32x16 a) {
+  return quarters<f32x16>([&](int i) { return vabsq_f32(a.v[i]); });
+}
+
+// Comparisons and masks.
+ISOBIT_INLINE mask16 operator<(f32x16 a, f32x16 b) {
+  return quarters<mask16>([&](int i) { return vcltq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator<=(f32x16 a, f32x16 b) {
+  return quarters<mask16>([&](int i) { return vcleq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator>(f32x16 a, f32x16 b) {
+  return quarters<mask16>([&](int i) { return vcgtq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator>=(f32x16 a, f32x16 b) {
+  return quarters<mask16>([&](int i) { return vcgeq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator==(f32x16 a, f32x16 b) {
+  return quarters<mask16>([&](int i) { return vceqq_f32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator==(i32x16 a, i32x16 b) {
+  return quarters<mask16>([&](int i) { return vceqq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator>(i32x16 a, i32x16 b) {
+  return quarters<mask16>([&](int i) { return vcgtq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator&(mask16 a, mask16 b) {
+  return quarters<mask16>([&](int i) { return vandq_u32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator|(mask16 a, mask16 b) {
+  return quarters<mask16>([&](int i) { return vorrq_u32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE mask16 operator~(mask16 a) {
+  return quarters<mask16>([&](int i) { return vmvnq_u32(a.v[i]); });
+}
+ISOBIT_INLINE uint32_t bits(mask16 a) {
+  constexpr uint32_t kBits[4] = {1, 2, 4, 8};
+  const uint32x4_t weights = vld1q_u32(kBits);
+  uint32_t r = 0;
+  for (int i = 0; i < 4; ++i) r |= vaddvq_u32(vandq_u32(a.v[i], weights)) << 4 * i;
+  return r;
+}
+ISOBIT_INLINE bool any(mask16 a) {
+  return vmaxvq_u32(vorrq_u32(vorrq_u32(a.v[0], a.v[1]), vorrq_u32(a.v[2], a.v[3]))) != 0;
+}
+ISOBIT_INLINE bool all(mask16 a) {
+  return vminvq_u32(vandq_u32(vandq_u32(a.v[0], a.v[1]), vandq_u32(a.v[2], a.v[3]))) != 0;
+}
+ISOBIT_INLINE f32x16 select(mask16 m, f32x16 yes, f32x16 no) {
+  return quarters<f32x16>([&](int i) { return vbslq_f32(m.v[i], yes.v[i], no.v[i]); });
+}
+ISOBIT_INLINE i32x16 select(mask16 m, i32x16 yes, i32x16 no) {
+  return quarters<i32x16>([&](int i) { return vbslq_s32(m.v[i], yes.v[i], no.v[i]); });
+}
+// Not vmaxq and vminq: they order zeros by sign and return the NaN.
+ISOBIT_INLINE f32x16 max(f32x16 a, f32x16 b) { return select(a > b, a, b); }
+ISOBIT_INLINE f32x16 min(f32x16 a, f32x16 b) { return select(a < b, a, b); }
+
+// Integers, wrapping.
+ISOBIT_INLINE i32x16 operator+(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return vaddq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 operator-(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return vsubq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 operator*(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return vmulq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 operator&(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return vandq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 operator|(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return vorrq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 operator^(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) { return veorq_s32(a.v[i], b.v[i]); });
+}
+ISOBIT_INLINE i32x16 mulhi_u(i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) {
+    const uint32x4_t x = vreinterpretq_u32_s32(a.v[i]), y = vreinterpretq_u32_s32(b.v[i]);
+    const uint64x2_t low = vmull_u32(vget_low_u32(x), vget_low_u32(y));
+    const uint64x2_t high = vmull_high_u32(x, y);
+    return vuzp2q_s32(vreinterpretq_s32_u64(low), vreinterpretq_s32_u64(high));
+  });
+}
+template <int N>
+ISOBIT_INLINE i32x16 shl(i32x16 a) {
+  return quarters<i32x16>([&](int i) { return vshlq_n_s32(a.v[i], N); });
+}
+template <int N>
+ISOBIT_INLINE i32x16 shr(i32x16 a) {
+  return quarters<i32x16>(
+      [&](int i) { return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v[i]), N)); });
+}
+template <int N>
+ISOBIT_INLINE i32x16 sar(i32x16 a) {
+  return quarters<i32x16>([&](int i) { return vshrq_n_s32(a.v[i], N); });
+}
+
+// Conversions.
+ISOBIT_INLINE i32x16 bitcast_i(f32x16 a) {
+  return quarters<i32x16>([&](int i) { return vreinterpretq_s32_f32(a.v[i]); });
+}
+ISOBIT_INLINE f32x16 bitcast_f(i32x16 a) {
+  return quarters<f32x16>([&](int i) { return vreinterpretq_f32_s32(a.v[i]); });
+}
+ISOBIT_INLINE f32x16 to_f32(i32x16 a) {
+  return quarters<f32x16>([&](int i) { return vcvtq_f32_s32(a.v[i]); });
+}
+ISOBIT_INLINE i32x16 to_i32(f32x16 a) {
+  return quarters<i32x16>([&](int i) { return vcvtnq_s32_f32(a.v[i]); });
+}
+ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
+  // The exponent field takes n; where that overflows, a * inf is inf, or NaN for NaN.
+  const i32x16 sum = bitcast_i(a) + shl<23>(to_i32(n));
+  return select(sum > broadcast_i(0x7f7fffff), a * broadcast(__builtin_inff()), bitcast_f(sum));
+}
+
+// Reductions: lane i with lane i+8, then +4, +2, +1.
+ISOBIT_INLINE float sum_halving(f32x16 a) {
+  const float32x4_t h4 = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+  const float32x2_t h2 = vadd_f32(vget_low_f32(h4), vget_high_f32(h4));
+  return vget_lane_f32(h2, 0) + vget_lane_f32(h2, 1);
+}
+ISOBIT_INLINE float reduce_max(f32x16 a) {
+  float lanes[16];
+  store(lanes, a);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+  }
+  return lanes[0];
+}
+
+}  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE
