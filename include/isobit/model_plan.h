@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "isobit/mamba_options.h"
+#include "isobit/mamba_state.h"
 #include "isobit/transformer_options.h"
 
 namespace isobit {
@@ -42,7 +44,7 @@ struct WeightSource {
 
 struct ModelPlan {
   std::string model_type;
-  std::string kind;  ///< "transformer"
+  std::string kind;  ///< "transformer", "mamba1", "mamba2" or "mamba3"
   int64_t n_layers = 0;
   int64_t d_model = 0;
   int64_t vocab_size = 0;
@@ -56,7 +58,10 @@ struct ModelPlan {
   std::string embed_name;
   std::string norm_name;
   std::string head_name;  ///< also named when tied: a stored head that differs from the embedding is used
-  std::vector<TransformerOptions> layers;                ///< options of each layer (windows can differ)
+  std::vector<TransformerOptions> layers;  ///< options of each layer (windows can differ)
+  std::vector<MambaOptions>
+      mamba_layers;        ///< options of each layer of a Mamba model, whose `layers` is empty
+  MambaShape mamba_shape;  ///< sizes that each of them must turn out to have
   std::vector<std::vector<WeightSource>> layer_weights;  ///< [layer] -> its weights
   /// All names the plan reads, in order, each once.
   std::vector<std::string> checkpoint_names() const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isobit/causal_lm.h"
+#include "nn/mamba_layer.h"
 #include "nn/transformer_layer.h"
 #include "ops/elementwise.h"
 #include "ops/linear.h"

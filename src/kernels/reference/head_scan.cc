@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contract 7b.3, one channel at a time.
+#include <cstddef>
 #include <vector>
 
 #include "kernels/reference/elementary.h"
