@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every fenced python, bash and cpp block of the given Markdown files in order, so that no example rots.
+"""Runs every fenced python, bash and cpp block of the given Markdown files, in order; checks relative links.
 
 The blocks run in a scratch folder with a link `models` to the repository's. The python blocks of a file share
 one namespace. A cpp block is a whole program, linked with build/release/libisobit.a. A block after a comment
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>.*?) -->\s*)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
 )
+LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#]+)")
 LANGUAGES = ("python", "bash", "cpp")
 
 
@@ -40,10 +41,14 @@ def run_cpp(code: str) -> None:
 
 
 def run_file(path: Path) -> tuple[int, int]:
-    """Returns how many blocks ran and how many failed."""
+    """Returns how many blocks ran, and how many blocks and links failed."""
     text = path.read_text()
     namespace: dict[str, object] = {"__name__": "__main__"}
     ran = failed = 0
+    for link in LINK.finditer(text):
+        if not (path.parent / link["target"]).exists():
+            print(f"{path.relative_to(ROOT)}: no such file: {link['target']}", flush=True)
+            failed += 1
     for block in BLOCK.finditer(text):
         language, code = block["language"], block["code"]
         if language not in LANGUAGES:
@@ -77,7 +82,7 @@ def main() -> int:
         for path in files:
             counts = run_file(path)
             ran, failed = ran + counts[0], failed + counts[1]
-    print(f"{ran - failed} passed, {failed} failed")
+    print(f"documentation:\n{max(ran - failed, 0)} passed, {failed} failed")
     return failed > 0 or ran == 0
 
 

@@ -20,9 +20,9 @@
 namespace isobit {
 
 struct LoadOptions {
-  std::optional<int64_t> max_positions;  ///< default: the config's; at most the config's
+  std::optional<int64_t> max_positions = {};  ///< default: the config's; at most the config's
   /// Called with (tensors done, tensors in all) while loading.
-  std::function<void(int64_t, int64_t)> progress;
+  std::function<void(int64_t, int64_t)> progress = {};
 };
 
 class CausalLM;
@@ -50,6 +50,10 @@ class CausalLMState {
 class CausalLM {
  public:
   static CausalLM load(const std::filesystem::path& directory, const LoadOptions& options = {});
+  /// Throws what load would for the config and the tensors' names, without reading a weight. Returns the
+  /// names that load would leave unread.
+  static std::vector<std::string> check(const std::filesystem::path& directory,
+                                        const LoadOptions& options = {});
   /// From tensors by checkpoint name. Unknown names are listed in unused_names() only if they are known to be
   /// harmless.
   CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options = {});
@@ -90,6 +94,7 @@ class CausalLM {
 
  private:
   CausalLM();
+  static CausalLM open(const std::filesystem::path& directory, const LoadOptions& options, bool with_weights);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -165,6 +165,11 @@ void bind_model(nb::module_& m) {
       "path"_a, "max_positions"_a.none(), "progress"_a.none(),
       nb::sig("def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: "
               "typing.Any) -> None"));
+  model.def_static(
+      "check", [](const std::filesystem::path& path) { return isobit::CausalLM::check(path); }, "path"_a,
+      nb::sig("def check(path: str | os.PathLike[str]) -> list[str]"),
+      "Raises what load would for the config and the tensors' names, without reading a weight. Returns the "
+      "names that load\nwould leave unread.");
   model.def(
       "__init__",
       [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,

@@ -4,6 +4,7 @@
 
 #include "array_python.h"
 #include "checkpoint.h"
+#include "diagnostics.h"
 #include "errors.h"
 #include "model.h"
 #include "plan.h"
@@ -26,4 +27,5 @@ NB_MODULE(_core, m) {
   bind_checkpoint(m);
   bind_model(m);
   bind_runtime(m);
+  bind_diagnostics(m);
 }

@@ -473,6 +473,13 @@ class CausalLM:
     def __init__(
         self, plan: ModelPlan, weights: dict[str, Any], max_positions: int | None, progress: Any
     ) -> None: ...
+    @staticmethod
+    def check(path: str | os.PathLike[str]) -> list[str]:
+        """
+        Raises what load would for the config and the tensors' names, without reading a weight. Returns the names that load
+        would leave unread.
+        """
+
     def forward(
         self, ids: Any, state: CausalLMState | None = None, *, lengths: Any = None, last_only: bool = False
     ) -> Array:
@@ -556,3 +563,12 @@ def version() -> str:
 
 def contract_version() -> int:
     """Version of the arithmetic contract: equal versions give equal bits."""
+
+def self_test() -> list[tuple[str, str, str]]:
+    """
+    [(stage, digest it must have, digest it has)] with the active instruction set, from single
+    functions to a decoder block: the first that differs says where to look.
+    """
+
+def measure() -> dict[str, float]:
+    """The speeds of reading memory and of multiply-adds, in a second or so."""

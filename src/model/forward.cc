@@ -94,7 +94,7 @@ void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t leng
     expect(state->impl_->owner == impl_.get(), kWho, "state", "a state of this model",
            "a state of another model");
   check_tokens(kWho, batch, length, impl_->max_positions, state ? state->position() : 0, lengths, state);
-  expect(static_cast<int64_t>(ids.size()) == batch * length, kWho, "ids",
+  expect(static_cast<int64_t>(ids.size()) == checked_mul(batch, length), kWho, "ids",
          std::to_string(batch * length) + " ids", std::to_string(ids.size()));
   for (size_t i = 0; i < ids.size(); ++i)
     expect(ids[i] >= 0 && ids[i] < plan.vocab_size, kWho, "ids",

@@ -23,6 +23,8 @@ std::vector<int32_t> CausalLM::generate(
   constexpr const char* kGenerate = "CausalLM.generate";
   expect(batch >= 1 && length >= 1, kGenerate, "ids", "at least one row and one token",
          "batch " + std::to_string(batch) + ", length " + std::to_string(length));
+  expect(static_cast<int64_t>(ids.size()) == checked_mul(batch, length), kGenerate, "ids",
+         std::to_string(batch * length) + " ids", std::to_string(ids.size()));
   expect(max_new_tokens >= 0, kGenerate, "max_new_tokens", "an integer >= 0", std::to_string(max_new_tokens));
   expect(length <= max_positions() && max_new_tokens <= max_positions() - length, kGenerate,
          "length + max_new_tokens", "at most max_positions = " + std::to_string(max_positions()),

@@ -32,10 +32,14 @@ class Loader {
   Loader(CausalLM::Impl& model, const Source& source, const LoadOptions& options)
       : model_(model), plan_(model.plan), source_(source), options_(options) {}
 
-  void load() {
+  void check() {
     set_max_positions();
     resolve_names();
     check_unused();
+  }
+
+  void load() {
+    check();
     const int64_t total = static_cast<int64_t>(names_.size());
     auto done = [&, n = int64_t{0}](int64_t more) mutable {
       check_interrupt();
@@ -44,8 +48,7 @@ class Loader {
     };
     load_top(done);
     for (int64_t i = 0; i < plan_.n_layers; ++i) {
-      load_layer(i);
-      done(static_cast<int64_t>(plan_.layer_weights[static_cast<size_t>(i)].size()));
+      done(load_layer(i));
     }
     for (const auto& [wanted, name] : names_) source_.drop(name);
   }
@@ -142,7 +145,8 @@ class Loader {
     done(1 + has_embed + has_head);
   }
 
-  void load_layer(int64_t i) {
+  /// Returns how many tensors it has read.
+  int64_t load_layer(int64_t i) {
     const auto index = static_cast<size_t>(i);
     WeightMap weights;
     for (const WeightSource& w : plan_.layer_weights[index]) {
@@ -162,7 +166,10 @@ class Loader {
            plan_.layer_weights[index].front().block_key,
            "d_model = " + std::to_string(plan_.d_model) + " values",
            std::to_string(model_.layers.back()->d_model()));
-    for (const WeightSource& w : plan_.layer_weights[index]) source_.drop(names_.at(w.checkpoint_name));
+    std::set<std::string> read;  // one tensor can hold several weights
+    for (const WeightSource& w : plan_.layer_weights[index]) read.insert(names_.at(w.checkpoint_name));
+    for (const std::string& name : read) source_.drop(name);
+    return static_cast<int64_t>(read.size());
   }
 
   std::shared_ptr<const Layer> make_layer(size_t index, const WeightMap& weights, const char* who) const {
@@ -195,6 +202,15 @@ class Loader {
 }  // namespace
 
 CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOptions& options) {
+  return open(directory, options, true);
+}
+
+std::vector<std::string> CausalLM::check(const std::filesystem::path& directory, const LoadOptions& options) {
+  return open(directory, options, false).unused_names();
+}
+
+CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOptions& options,
+                        bool with_weights) {
   const FpEnv environment;  // numbers of the config are read under it as well
   if (!std::filesystem::exists(directory))
     throw FileNotFound(refusal("CausalLM.load", "path", "a checkpoint directory",
@@ -209,7 +225,8 @@ CausalLM CausalLM::load(const std::filesystem::path& directory, const LoadOption
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
   model.impl_->plan = plan;
-  Loader(*model.impl_, source, options).load();
+  Loader loader(*model.impl_, source, options);
+  with_weights ? loader.load() : loader.check();
   return model;
 }
 

@@ -22,6 +22,10 @@ std::vector<float> values(uint64_t seed, int64_t n, float scale = 1.0f);
 
 /// Weights by name, and the memory their views borrow.
 struct Weights {
+  Weights() = default;
+  Weights(Weights&&) = default;
+  Weights& operator=(Weights&&) = default;
+
   std::vector<std::vector<float>> store;
   WeightMap map;
   /// The values behind a name, to be changed.

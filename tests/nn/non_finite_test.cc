@@ -7,10 +7,10 @@
 #include <functional>
 #include <limits>
 
+#include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "support/bits.h"
 #include "support/block_cases.h"
-#include "support/expect_error.h"
 #include "support/random.h"
 
 namespace isobit::testing {

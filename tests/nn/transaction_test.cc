@@ -6,10 +6,10 @@
 #include <limits>
 #include <stdexcept>
 
+#include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "support/bits.h"
 #include "support/block_cases.h"
-#include "support/expect_error.h"
 
 namespace isobit::testing {
 namespace {

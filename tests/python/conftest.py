@@ -31,7 +31,7 @@ def runtime_as_before():
 @pytest.fixture(scope="session")
 def demo_model():
     """The folder of SmolLM2-135M-Instruct, where it is to be had."""
-    default = Path(__file__).parents[2] / "models" / "smollm2-135m"
+    default = Path(__file__).parents[2] / "models" / "SmolLM2-135M-Instruct"
     folder = Path(os.environ.get("ISOBIT_DEMO_MODEL", default))
     if not (folder / "config.json").exists():
         pytest.skip(f"no model in {folder} (`make demo` makes one)")

@@ -132,9 +132,9 @@ def test_scalings():
 
 @pytest.mark.parametrize("window", [0, 20, 270])
 def test_several_blocks_of_keys(window):
-    """Past 512 positions, three blocks of keys, with blocks that a window hides."""
+    """Four blocks of keys, so that the tree is no chain, and blocks that a window hides."""
     c = case(d_model=6, intermediate=5, n_heads=2, n_kv_heads=1, head_dim=4, window=window, seed=5)
-    x = c.input(1, 530)
+    x = c.input(1, 790)
     assert same(c.block().forward(x), from_the_text(c, x))
 
 

@@ -8,10 +8,10 @@
 #include <limits>
 #include <new>
 
+#include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "support/bits.h"
 #include "support/block_cases.h"
-#include "support/expect_error.h"
 #include "support/random.h"
 
 namespace isobit::testing {

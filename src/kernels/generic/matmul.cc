@@ -17,6 +17,9 @@ static inline void matmul_tile(const float* a, int64_t lda, const float* const* 
   f32x16 acc[ROWS][VECS];
   int depth = 0;
   int64_t block = 0;
+  // The lines of c arrive while the chains run.
+  for (int r = 0; r < ROWS; ++r)
+    for (int v = 0; v < VECS; ++v) prefetch(c + r * ldc + 16 * v);
   for (int64_t begin = 0;; begin += kBlock, ++block) {
     const int64_t end = begin + kBlock < k ? begin + kBlock : k;
     for (int r = 0; r < ROWS; ++r)

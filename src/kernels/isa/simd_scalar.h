@@ -99,7 +99,8 @@ ISOBIT_INLINE f32x16 operator/(f32x16 a, f32x16 b) {
 ISOBIT_INLINE f32x16 operator-(f32x16 a) {
   return floats([&](int i) { return -a.v[i]; });
 }
-ISOBIT_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
+// Not inlined: sixteen emulations are some hundred instructions, and kernels hold dozens of them.
+[[gnu::noinline]] inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return floats([&](int i) { return scalar_fma(a.v[i], b.v[i], c.v[i]); });
 }
 ISOBIT_INLINE f32x16 fnma(f32x16 a, f32x16 b, f32x16 c) { return fma(-a, b, c); }

@@ -11,6 +11,8 @@ import isobit
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+torch.set_num_threads(1)  # small models, and a machine that may be busy
+
 TOLERANCE = 2e-5  # of the largest |logit|
 
 
@@ -28,6 +30,18 @@ def oracle_logits(oracle, ids):
     """One full forward pass without a cache: [B, L, vocab]."""
     with torch.no_grad():
         return oracle(torch.tensor(ids), use_cache=False).logits.numpy()
+
+
+def greedy(oracle, ids, new_tokens):
+    """The ids that transformers' own greedy loop gives, with its cache."""
+    ids = torch.tensor(ids)
+    return oracle.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=new_tokens,
+        do_sample=False,
+        eos_token_id=None,
+    ).numpy()
 
 
 def our_logits(model, ids):

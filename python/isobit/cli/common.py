@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several commands share: threads and instruction set, loading with a progress bar, stop ids, digest."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import isobit
+from isobit.models import CausalLM
+
+_BAR_WIDTH = 30
+
+
+def add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use (cannot change a bit)")
+    parser.add_argument("--isa", metavar="NAME", help="instruction set to use (cannot change a bit)")
+
+
+def apply_runtime_arguments(arguments: argparse.Namespace) -> None:
+    if arguments.threads is not None:
+        isobit.set_num_threads(arguments.threads)
+    if arguments.isa is not None:
+        isobit.set_isa(arguments.isa)
+
+
+class ProgressBar:
+    """A bar on stderr: only on a terminal, at most ten times a second, wiped when the work ends."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._enabled = sys.stderr.isatty()
+        self._next = 0.0
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        return self.update
+
+    def __exit__(self, *_: object) -> None:
+        if self._enabled:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def update(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._enabled or (now < self._next and done < total):
+            return
+        self._next = now + 0.1
+        part = done / total if total else 1.0
+        bar = ("#" * int(part * _BAR_WIDTH)).ljust(_BAR_WIDTH)
+        sys.stderr.write(f"\r{self._label} [{bar}] {part:4.0%}")
+        sys.stderr.flush()
+
+
+def load_model(directory: str | Path, max_positions: int | None = None) -> CausalLM:
+    with ProgressBar("loading") as progress:
+        return CausalLM.load(directory, max_positions=max_positions, progress=progress)
+
+
+def stop_ids(directory: str | Path, tokenizer_eos: int | None) -> set[int]:
+    """The ids that end an answer: those of generation_config.json, of config.json and the tokenizer's."""
+    ids = set() if tokenizer_eos is None else {tokenizer_eos}
+    for name in ("generation_config.json", "config.json"):
+        path = Path(directory) / name
+        if not path.is_file():
+            continue
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"[generate] {name}: expected JSON, got: {error}") from None
+        value = content.get("eos_token_id") if isinstance(content, dict) else None
+        candidates = value if isinstance(value, list) else [value]
+        ids.update(i for i in candidates if isinstance(i, int) and not isinstance(i, bool))
+    return ids
+
+
+def digest(ids: Sequence[int], last_logits: Any) -> str:
+    """SHA-256 over the ids as little-endian int32 and the last logits as little-endian float32."""
+    sha = hashlib.sha256()
+    sha.update(b"".join(int(i).to_bytes(4, "little", signed=True) for i in ids))
+    sha.update(last_logits.tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says what a checkpoint directory holds and whether it can be run, without reading any weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from isobit.models import CausalLM, Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
+
+NAME = "info"
+HELP = "describe a checkpoint directory"
+
+_READ_DTYPES = ("F32", "F16", "BF16")
+_SIZES = (
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "n_kv_heads",
+    "head_dim",
+    "intermediate",
+    "vocab_size",
+    "max_position_embeddings",
+    "tie_embeddings",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    facts = describe(arguments.directory)
+    print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
+    return 0 if not facts["problems"] else 1
+
+
+def describe(directory: str | Path) -> dict[str, Any]:
+    """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
+    config = HFConfig.from_json(directory)
+    facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
+    try:
+        facts |= _plan_facts(plan_for(config))
+    except UnsupportedModel as error:
+        facts["problems"].append(str(error))
+    try:
+        checkpoint = Checkpoint.open(directory)
+    except FileNotFoundError as error:
+        facts["problems"].append(str(error))
+        return facts
+    facts |= _checkpoint_facts(checkpoint)
+    unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
+    for name in unread[:5]:
+        dtype = checkpoint.info(name).dtype
+        facts["problems"].append(f"{name}: expected one of {', '.join(_READ_DTYPES)}, got {dtype}")
+    if not facts["problems"]:
+        try:
+            facts["not_read"] = CausalLM.check(directory)
+        except ValueError as error:
+            facts["problems"].append(str(error))
+    return facts
+
+
+def _plan_facts(plan: ModelPlan) -> dict[str, Any]:
+    layers = [plan.layer_kwargs(i) for i in range(plan.n_layers)]
+    groups: list[dict[str, Any]] = []
+    for i, options in enumerate(layers):
+        if groups and groups[-1]["options"] == options:
+            groups[-1]["last"] = i
+        else:
+            groups.append({"first": i, "last": i, "options": options})
+    cache = 2 * 4 * plan.n_kv_heads * plan.head_dim * plan.n_layers
+    return {
+        "kind": plan.kind,
+        "sizes": {name: getattr(plan, name) for name in _SIZES},
+        "layer_groups": groups,
+        "cache_bytes_per_token": cache,
+    }
+
+
+def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    dtypes: dict[str, dict[str, int]] = {}
+    for name in checkpoint.names():
+        info = checkpoint.info(name)
+        entry = dtypes.setdefault(info.dtype, {"tensors": 0, "parameters": 0, "bytes": 0})
+        entry["tensors"] += 1
+        entry["parameters"] += info.size
+        entry["bytes"] += info.nbytes
+    totals = {key: sum(entry[key] for entry in dtypes.values()) for key in ("tensors", "parameters", "bytes")}
+    return {**totals, "dtypes": dtypes}
+
+
+def _as_text(facts: dict[str, Any]) -> str:
+    lines = [f"family      {facts['model_type']}"]
+    if "parameters" in facts:
+        mix = ", ".join(f"{entry['tensors']} {dtype}" for dtype, entry in sorted(facts["dtypes"].items()))
+        lines.append(f"parameters  {facts['parameters']:,} in {facts['tensors']} tensors ({mix})")
+        lines.append(f"on disk     {facts['bytes'] / 2**20:,.1f} MiB")
+    if "sizes" in facts:
+        lines.append(f"in memory   {4 * facts.get('parameters', 0) / 2**20:,.1f} MiB as float32")
+        lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
+        lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items()]
+        for group in facts["layer_groups"]:
+            lines.append(f"layers {group['first']} to {group['last']}")
+            lines += [f"{'':<12}{key} {value}" for key, value in group["options"].items()]
+    if facts.get("not_read"):
+        lines.append(f"not read    {', '.join(facts['not_read'][:5])}")
+    lines += [f"problem     {problem}" for problem in facts["problems"]]
+    return "\n".join([*lines, "can be run" if not facts["problems"] else "cannot be run"])
