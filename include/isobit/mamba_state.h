@@ -51,6 +51,8 @@ class MambaState {
   /// Tokens that a row has consumed since it was made or reset.
   int64_t tokens(int64_t row) const;
   void reset();
+  /// Another state with the same contents and counts.
+  MambaState copy();
 
   struct Impl;
   Impl& impl() { return *impl_; }

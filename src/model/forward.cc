@@ -142,13 +142,28 @@ int64_t CausalLMState::batch_size() const { return inside(impl_->layers.front())
 int64_t CausalLMState::max_tokens() const { return impl_->max_tokens; }
 int64_t CausalLMState::position() const { return inside(impl_->layers.front()).position(); }
 int64_t CausalLMState::n_layers() const { return static_cast<int64_t>(impl_->layers.size()); }
-TransformerState& CausalLMState::layer(int64_t i) {
-  expect(i >= 0 && i < n_layers(), "CausalLMState", "layer", "0.." + std::to_string(n_layers() - 1),
-         std::to_string(i));
-  auto* state = std::get_if<TransformerState>(&impl_->layers[static_cast<size_t>(i)]);
-  expect(state != nullptr, "CausalLMState", "layer", "a layer with a TransformerState",
-         "another kind of layer");
+namespace {
+
+template <typename Kind>
+Kind& layer_as(std::vector<AnyState>& layers, int64_t i, const char* wanted) {
+  const auto n = static_cast<int64_t>(layers.size());
+  expect(i >= 0 && i < n, "CausalLMState", "layer", "0.." + std::to_string(n - 1), std::to_string(i));
+  auto* state = std::get_if<Kind>(&layers[static_cast<size_t>(i)]);
+  expect(state != nullptr, "CausalLMState", "layer", wanted, "another kind of layer");
   return *state;
+}
+
+}  // namespace
+
+TransformerState& CausalLMState::layer(int64_t i) {
+  return layer_as<TransformerState>(impl_->layers, i, "a transformer layer");
+}
+MambaState& CausalLMState::mamba_layer(int64_t i) {
+  return layer_as<MambaState>(impl_->layers, i, "a Mamba layer");
+}
+bool CausalLMState::is_mamba(int64_t i) const {
+  return i >= 0 && i < n_layers() &&
+         std::holds_alternative<MambaState>(impl_->layers[static_cast<size_t>(i)]);
 }
 
 }  // namespace isobit

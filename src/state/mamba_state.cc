@@ -203,4 +203,14 @@ int64_t MambaState::tokens(int64_t row) const {
 
 void MambaState::reset() { impl_->reset(); }
 
+MambaState MambaState::copy() {
+  impl_->begin_call();
+  MambaState other(impl_->shape, impl_->batch);
+  const AlignedBuffer& from = impl_->copies[impl_->now];
+  std::memcpy(other.impl_->copies[other.impl_->now].data(), from.data(),
+              static_cast<size_t>(from.size()) * sizeof(float));
+  other.impl_->tokens = impl_->tokens;
+  return other;
+}
+
 }  // namespace isobit
