@@ -95,9 +95,11 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->len = a.nbytes();
   view->itemsize = itemsize(a.dtype);
   view->readonly = a.readonly;
-  view->ndim = static_cast<int>(a.shape.size());
+  // Who does not ask for the shape gets plain memory of one axis.
+  const bool shaped = (flags & PyBUF_ND) == PyBUF_ND;
+  view->ndim = shaped ? static_cast<int>(a.shape.size()) : 1;
   view->format = flags & PyBUF_FORMAT ? const_cast<char*>(dtype_info(a.dtype)->format) : nullptr;
-  view->shape = (flags & PyBUF_ND) == PyBUF_ND ? reinterpret_cast<Py_ssize_t*>(a.shape.data()) : nullptr;
+  view->shape = shaped ? reinterpret_cast<Py_ssize_t*>(a.shape.data()) : nullptr;
   view->strides =
       (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? reinterpret_cast<Py_ssize_t*>(a.strides.data()) : nullptr;
   view->suboffsets = nullptr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The diagnostics as plain Python values.
-#include "isobit/diagnostics.h"
-
 #include "diagnostics.h"
+
+#include "isobit/profile.h"
+#include "isobit/self_test.h"
 
 namespace nb = nanobind;
 
@@ -10,26 +11,33 @@ namespace isobit::python {
 namespace {
 
 nb::list self_test() {
-  std::vector<StageDigest> stages;
+  std::vector<StageResult> stages;
   {
     nb::gil_scoped_release release;
     stages = isobit::self_test();
   }
   nb::list result;
-  for (const StageDigest& s : stages)
+  for (const StageResult& s : stages)
     result.append(nb::make_tuple(s.stage.c_str(), s.expected.c_str(), s.got.c_str()));
   return result;
 }
 
 nb::dict measure() {
-  Speed speed;
+  MachineRates rates;
   {
     nb::gil_scoped_release release;
-    speed = isobit::measure();
+    rates = isobit::measure();
   }
   nb::dict result;
-  result["bandwidth_gb_per_second"] = speed.bandwidth_gb_per_second;
-  result["gflop_per_second"] = speed.gflop_per_second;
+  result["bandwidth_gb_per_second"] = rates.read_gb_per_s;
+  result["gflop_per_second"] = rates.fma_gflop_per_s;
+  return result;
+}
+
+nb::list profile() {
+  nb::list result;
+  for (const StageTime& t : isobit::profile())
+    result.append(nb::make_tuple(t.stage.c_str(), t.seconds, t.calls, t.flop));
   return result;
 }
 
@@ -41,6 +49,11 @@ void bind_diagnostics(nb::module_& m) {
         "functions to a decoder block: the first that differs says where to look.");
   m.def("measure", measure, nb::sig("def measure() -> dict[str, float]"),
         "The speeds of reading memory and of multiply-adds, in a second or so.");
+  m.def("set_profiling", isobit::set_profiling, nb::arg("on"), nb::sig("def set_profiling(on: bool) -> None"),
+        "Starts (from zero) or stops the collection that profile() shows.");
+  m.def("profile", profile, nb::sig("def profile() -> list[tuple[str, float, int, float]]"),
+        "[(stage, seconds, calls, floating-point operations)] since profiling was switched on, over all "
+        "layers.");
 }
 
 }  // namespace isobit::python

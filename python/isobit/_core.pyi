@@ -741,3 +741,11 @@ def self_test() -> list[tuple[str, str, str]]:
 
 def measure() -> dict[str, float]:
     """The speeds of reading memory and of multiply-adds, in a second or so."""
+
+def set_profiling(on: bool) -> None:
+    """Starts (from zero) or stops the collection that profile() shows."""
+
+def profile() -> list[tuple[str, float, int, float]]:
+    """
+    [(stage, seconds, calls, floating-point operations)] since profiling was switched on, over all layers.
+    """

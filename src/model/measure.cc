@@ -6,7 +6,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "core/aligned_buffer.h"
 #include "core/fp_env.h"
-#include "isobit/diagnostics.h"
+#include "isobit/self_test.h"
 #include "kernels/table.h"
 
 namespace isobit {
@@ -16,7 +16,7 @@ namespace {
 template <typename Work>
 double best_rate(double work_per_call, const Work& work) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto kRound = std::chrono::milliseconds(60);
+  constexpr auto kRound = std::chrono::milliseconds(50);
   double best = 0.0;
   work();
   for (int round = 0; round < 5; ++round) {
@@ -60,9 +60,11 @@ double multiply_add_rate() {
 
 }  // namespace
 
-Speed measure() {
+MachineRates measure() {
   const FpEnv environment;
-  return {.bandwidth_gb_per_second = read_rate() * 1e-9, .gflop_per_second = multiply_add_rate() * 1e-9};
+  return {.read_gb_per_s = read_rate() * 1e-9,
+          .fma_gflop_per_s = multiply_add_rate() * 1e-9,
+          .threads = cpu::thread_count()};
 }
 
 }  // namespace isobit

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/thread_pool.h"
 #include "core/aligned_buffer.h"
+#include "core/profile.h"
 #include "kernels/table.h"
 
 namespace isobit::ops {
@@ -35,6 +36,7 @@ Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable
 
 void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, float* qkv,
                       const TokenBatch& pass, KvCache& cache, Faults& faults, int64_t layer) {
+  const StageTimer timer("rotate and cache");
   constexpr int64_t kTokens = 16;  // of one unit: a panel of keys
   const int64_t hd = shape.head_dim, width = shape.width();
   std::vector<Stage> stages(static_cast<size_t>(pass.tokens), Stage::kScores);
@@ -59,6 +61,7 @@ void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTa
 
 void attention(const HeadShape& shape, const AttentionOptions& options, const float* qkv,
                const TokenBatch& pass, const KvCache& cache, float* out, Faults& faults, int64_t layer) {
+  const StageTimer timer("attention");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim, width = shape.width(), out_width = shape.heads * hd;
   const int64_t group = shape.heads / shape.kv_heads;

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "backends/cpu/thread_pool.h"
+#include "core/profile.h"
 #include "kernels/table.h"
 
 namespace isobit::ops {
@@ -32,6 +33,7 @@ int64_t norm_rows(const NormWeights& w, const float* x, int64_t rows, float* y) 
 
 void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y, Faults& faults,
           int64_t layer, Stage stage) {
+  const StageTimer timer("norm");
   const int64_t d = static_cast<int64_t>(w.weight.size());
   std::atomic<bool> finite{true};
   in_pieces(pass.tokens, std::max<int64_t>(1, kPieceFloats / d), [&](int64_t first, int64_t count) {
@@ -46,6 +48,7 @@ void norm(const NormWeights& w, const float* x, const TokenBatch& pass, float* y
 }
 
 bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, float* act) {
+  const StageTimer timer("activation");
   const kernels::KernelTable& table = kernels::active_table();
   const bool gated = is_gated(kind);
   const int64_t ld = gated ? 2 * width : width;
@@ -62,6 +65,7 @@ bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, fl
 }
 
 bool residual(float* x, const float* y, int64_t n) {
+  const StageTimer timer("residual");
   const kernels::KernelTable& table = kernels::active_table();
   std::atomic<bool> finite{true};
   in_pieces(n, kPieceFloats, [&](int64_t first, int64_t count) {
@@ -72,11 +76,15 @@ bool residual(float* x, const float* y, int64_t n) {
 }
 
 void embed(const PackedMatrix& table, const int64_t* ids, int64_t tokens, float* x) {
+  const StageTimer timer("embedding");
   in_pieces(tokens, std::max<int64_t>(1, kPieceFloats / table.k), [&](int64_t first, int64_t count) {
     for (int64_t t = first; t < first + count; ++t) unpack_rows(table, ids[t], ids[t] + 1, x + t * table.k);
   });
 }
 
-int64_t argmax(const float* x, int64_t n) { return kernels::active_table().argmax(x, n); }
+int64_t argmax(const float* x, int64_t n) {
+  const StageTimer timer("argmax");
+  return kernels::active_table().argmax(x, n);
+}
 
 }  // namespace isobit::ops

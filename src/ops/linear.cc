@@ -8,6 +8,7 @@
 
 #include "backends/cpu/thread_pool.h"
 #include "core/checked.h"
+#include "core/profile.h"
 #include "isobit/safetensors.h"
 #include "kernels/table.h"
 
@@ -72,6 +73,8 @@ void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) 
 // both.
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy) {
+  const StageTimer timer("linear", w.n, w.k,
+                         2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));
   constexpr int64_t kRows = 96;
   constexpr int64_t kUnitFloats = int64_t{1} << 16;
   const kernels::KernelTable& table = kernels::active_table();

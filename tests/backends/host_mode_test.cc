@@ -2,8 +2,14 @@
 // A host that flushes subnormals and rounds upward changes no bit, and keeps its mode.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <thread>
 
+#include "backends/cpu/thread_pool.h"
 #include "checkpoint/helpers.h"
 #include "isobit/causal_lm.h"
 #include "support/bits.h"
@@ -27,11 +33,17 @@ std::vector<float> subnormal_input(int64_t length) {
   return x;
 }
 
+// Whether this thread keeps subnormals and rounds to nearest; by bits, since a comparison flushes as well.
+bool in_own_mode() {
+  volatile float tiny = 0x1p-130f, one = 1.0f, five = 5.0f, three = 3.0f;
+  return std::bit_cast<uint32_t>(tiny * one) == std::bit_cast<uint32_t>(0x1p-130f) &&
+         std::bit_cast<uint32_t>(five / three) == std::bit_cast<uint32_t>(0x1.aaaaaap0f);
+}
+
 TEST(HostMode, TheTestCanFail) {
-  volatile float tiny = 0x1p-130f, one = 1.0f, three = 3.0f;
+  EXPECT_TRUE(in_own_mode());
   const HostMode host;
-  EXPECT_EQ(tiny * one, 0.0f);
-  EXPECT_EQ(one / three, 0x1.555556p-2f);
+  EXPECT_FALSE(in_own_mode());
   EXPECT_TRUE(host.intact());
 }
 
@@ -68,6 +80,41 @@ TEST(HostMode, GivenBackAfterAnError) {
   const HostMode host;
   EXPECT_ANY_THROW(block.forward(x.data(), 1, 4, out.data()));
   EXPECT_TRUE(host.intact());
+}
+
+// Workers do not inherit the mode of the thread that made them.
+TEST(HostMode, WorkersHaveTheirOwn) {
+  const RestoreRuntime restore;
+  const HostMode host;
+  set_num_threads(1);
+  set_num_threads(4);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> by_workers{0}, kept{0};
+  for (int round = 0; by_workers == 0 && round < 100; ++round)
+    cpu::parallel_for(64, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (std::this_thread::get_id() == caller) return;
+      ++by_workers;
+      kept += in_own_mode();
+    });
+  EXPECT_GT(by_workers, 0);
+  EXPECT_EQ(kept, by_workers);
+}
+
+// Logits that differ by subnormals are different numbers.
+TEST(HostMode, TheGreedyChoice) {
+  TinyModel tiny("llama");
+  std::vector<float>& head = tiny.weights.at("lm_head.weight");
+  std::fill(head.begin(), head.end(), 0.0f);
+  for (size_t i = 0; i < 16; ++i) {  // one of the two has the only positive logit
+    head[5 * 16 + i] = 0x1p-140f * static_cast<float>(i + 1);
+    head[6 * 16 + i] = -head[5 * 16 + i];
+  }
+  const CausalLM model = tiny.load();
+  const std::vector<int32_t> expected = model.generate(tiny_ids(1, 4), 1, 4, 6);
+  EXPECT_TRUE(expected[4] == 5 || expected[4] == 6);
+  const HostMode host;
+  EXPECT_EQ(model.generate(tiny_ids(1, 4), 1, 4, 6), expected);
 }
 
 TEST(HostMode, Model) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "checkpoint/helpers.h"
 #include "isobit/error.h"
@@ -208,6 +210,19 @@ TEST(Generate, IsTheArgmaxOfStepsAndNothingElse) {
     }
     on_every_isa([&] { EXPECT_EQ(model.generate(ids, 3, 4, 20), out); });
   }
+}
+
+TEST(Generate, FromSeveralThreadsAtOnce) {
+  const RestoreRuntime restore;
+  set_num_threads(3);
+  const CausalLM model = TinyModel("mistral").load();
+  const std::vector<int64_t> ids = tiny_ids(2, 6);
+  const std::vector<int32_t> expected = model.generate(ids, 2, 6, 40);
+  std::atomic<int> right{0};
+  std::vector<std::thread> hosts;
+  for (int i = 0; i < 4; ++i) hosts.emplace_back([&] { right += model.generate(ids, 2, 6, 40) == expected; });
+  for (std::thread& host : hosts) host.join();
+  EXPECT_EQ(right, 4);
 }
 
 TEST(Generate, EdgesOfItsArguments) {

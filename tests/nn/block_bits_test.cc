@@ -101,6 +101,8 @@ TEST(LongSequences, AllSplitsGiveTheSameBits) {
     std::vector<float> twice = whole;
     twice.insert(twice.end(), whole.begin(), whole.end());
     ASSERT_TRUE(same_bits(run(block, pair, 2, kLong), twice)) << "window " << window;
+    ASSERT_TRUE(same_bits(run_split(block, pair, 2, {900, 1, 700, 499}, kLong), twice))
+        << "window " << window;
   }
 }
 

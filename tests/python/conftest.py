@@ -13,7 +13,7 @@ import pytest
 import isobit
 
 hypothesis.settings.register_profile(
-    "short", max_examples=12, deadline=None, derandomize=True, print_blob=True
+    "short", max_examples=30, deadline=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.register_profile("long", max_examples=400, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("long" if os.environ.get("ISOBIT_TEST_LONG") else "short")

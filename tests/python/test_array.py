@@ -170,6 +170,10 @@ def test_buffer_protocol():
     assert columns.tobytes() == bytes([0, 2, 4, 1, 3, 5])
     with pytest.raises(BufferError, match="column-major"):
         hashlib.sha256(columns)  # asks for plain bytes
+    assert hashlib.sha256(a).digest() == hashlib.sha256(a.tobytes()).digest()
+    if sys.version_info >= (3, 12):
+        plain = a.__buffer__(0)  # a request without a shape
+        assert plain.ndim == 1 and plain.nbytes == 16
     fixed = Array.from_buffer(bytes(4), "f4")
     assert memoryview(fixed).readonly and not fixed.flags["WRITEABLE"]
     with pytest.raises(ValueError, match="read-only"):
@@ -274,6 +278,17 @@ def test_every_half_widens_exactly():
     assert np.array_equal(
         np.asarray(Array.from_buffer(halves).astype("f4")), halves.astype("f4"), equal_nan=True
     )
+
+
+def test_halfway_between_two_halves():
+    halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
+    halves[-1] = 65536.0  # where the next one would be
+    middle = (halves[:-1] + halves[1:]) / 2
+    for source in (middle, np.nextafter(middle, 0), np.nextafter(middle, 1e9), -middle):
+        with np.errstate(over="ignore"):
+            right = source.astype("f2")
+        made = np.asarray(Array.from_buffer(source).astype("f2"))
+        assert np.array_equal(made.view("u2"), right.view("u2"))
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.sampled_from(list(DTYPES)))

@@ -107,6 +107,22 @@ def test_several_blocks_of_keys_and_inputs(window):
     state = block.allocate_state(1, 1050)
     block.forward(np.ascontiguousarray(x[:, :1000]), state)
     assert same(by_steps(lambda row: block.step(row, state), x[:, 1000:]), whole[:, 1000:])
+    for threads in (1, 3, 7):
+        isobit.set_num_threads(threads)
+        assert same(block.forward(x), whole)
+
+
+@pytest.mark.parametrize("batch", [13, 32, 71])
+def test_many_rows(batch):
+    """More rows than any tile has, in prefill and in steps."""
+    c = case(d_model=48, intermediate=100, head_dim=16, qk_norm=True)
+    x = c.input(batch, 4)
+    block = c.block()
+    whole = np.asarray(block.forward(x))
+    state = block.allocate_state(batch, 4)
+    assert same(by_steps(lambda row: block.step(row, state), x), whole)
+    for i in range(0, batch, 5):
+        assert same(block.forward(x[i : i + 1])[0], whole[i])
 
 
 @given(st.data())

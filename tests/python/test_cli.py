@@ -67,7 +67,7 @@ def test_version_and_help(capsys):
     assert out == f"isobit {isobit.version()} (arithmetic contract {isobit.contract_version()})\n"
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("generate", "info", "convert", "doctor", "demo"))
+    assert all(name in out for name in ("generate", "info", "convert", "bench", "doctor", "demo"))
 
 
 @pytest.mark.parametrize(

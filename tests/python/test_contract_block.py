@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block computed from docs/contract.md and docs/functions.md alone (support/contract.py): the same bits.
+"""A block, and a model, from docs/contract.md and docs/functions.md alone (support/contract.py): equal bits.
 
 It is written from those pages and shares no code with the library, so whoever follows them gets these bytes.
 """
@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from support import contract
 from support.bits import bits, same
 from support.blocks import MLPS, case, cases
+from support.checkpoints import make_config, random_weights
 from support.contract_functions import fma
 from test_contract_rotary import llama3, periods, plain, scale_of, sincos, yarn
+
+from isobit.models import CausalLM, plan_for
 
 f32 = np.float32
 
@@ -167,3 +170,34 @@ def has_plain_rotary(c):
 def test_combinations(c, length):
     x = c.input(1, length)
     assert same(c.block().forward(x), from_the_text(c, x))
+
+
+FAMILIES = {
+    "llama": make_config("llama", attention_bias=True, mlp_bias=True),
+    "mistral": make_config("mistral", 4, head_dim=12, sliding_window=6),
+    "qwen2": make_config("qwen2", use_sliding_window=True, sliding_window=5, max_window_layers=1),
+    "qwen3": make_config("qwen3", head_dim=16, tie_word_embeddings=True),
+    "phi3": make_config("phi3", head_dim=8, rope={"partial_rotary_factor": 0.75}, sliding_window=None),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_model(family):
+    """Logits and greedy choices of a whole model."""
+    config = FAMILIES[family]
+    weights = random_weights(config)
+    plan = plan_for(config)
+    model = CausalLM(plan, weights)
+    ids = np.asarray(model.generate([[5, 17, 80, 3, 3, 41, 9]], 5))[0]
+
+    def block(i):
+        options = plan.layer_kwargs(i)
+        sources = plan.layer_weights(i)
+        own = {key: weights[name] if rows is None else weights[name][rows] for key, name, rows in sources}
+        cos, sin = rotary_table(plain(options["rope_dim"], options["rope_theta"]), f32(1), len(ids))
+        return lambda x: contract.forward(own, options, x, cos[: len(x)], sin[: len(x)])
+
+    logits = contract.model(config, weights, [block(i) for i in range(plan.n_layers)], ids)
+    assert same(model.forward(ids[None]), logits[None])
+    for i in range(7, 12):
+        assert contract.choose(logits[i - 1]) == ids[i]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small blocks for tests: each option by itself, and random combinations of all of them.
+// Small blocks for tests: each option by itself (model/synthetic_models.h), and random combinations of all.
 #pragma once
 
 #include <memory>
@@ -8,28 +8,19 @@
 #include <vector>
 
 #include "isobit/transformer_block.h"
-#include "model/synthetic.h"
+#include "model/synthetic_models.h"
+
+namespace isobit::synthetic {
+
+inline std::ostream& operator<<(std::ostream& out, const BlockCase& c) { return out << c.name; }
+
+}  // namespace isobit::synthetic
 
 namespace isobit::testing {
 
-struct BlockCase {
-  std::string name;
-  TransformerOptions options;
-  int64_t d_model = 24;
-  int64_t intermediate = 40;
-  uint64_t seed = 1;
+using synthetic::BlockCase;
+using synthetic::option_cases;
 
-  synthetic::Weights weights() const { return synthetic::block(options, d_model, intermediate, seed); }
-  TransformerBlock block() const { return {weights().map, options}; }
-  /// [batch, length, d_model], different for every seed.
-  std::vector<float> input(int64_t batch, int64_t length, uint64_t input_seed = 7) const {
-    return synthetic::values(input_seed, batch * length * d_model);
-  }
-};
-std::ostream& operator<<(std::ostream& out, const BlockCase& c);
-
-/// Every option that changes what a block computes, each alone on a plain block.
-std::vector<BlockCase> option_cases();
 /// A valid draw over all options together.
 BlockCase random_case(uint64_t seed);
 

@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "isobit/causal_lm.h"
-#include "model/synthetic.h"
+#include "model/synthetic_models.h"
 
 namespace isobit::testing {
 
 struct TinyModel {
-  /// llama, mistral, qwen2, qwen3 or phi3, each with what sets it apart: windows, biases, head norms, fused
-  /// tensors.
+  /// Of synthetic::families().
   explicit TinyModel(const std::string& family);
 
   nlohmann::json config;
@@ -28,9 +27,9 @@ struct TinyModel {
   CausalLM load() const { return {plan(), weights.map}; }
 };
 
-const std::vector<std::string>& tiny_families();
+inline const std::vector<std::string>& tiny_families() { return synthetic::families(); }
 
-constexpr int64_t kTinyVocab = 32;
+constexpr int64_t kTinyVocab = synthetic::kVocab;
 /// [batch, length] ids, different for every seed.
 std::vector<int64_t> tiny_ids(int64_t batch, int64_t length, uint64_t seed = 1);
 /// [batch, length, vocab], or [batch, vocab] with last_only.

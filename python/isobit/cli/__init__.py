@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import isobit
-from isobit.cli import convert, demo, doctor, generate, info
+from isobit.cli import bench, convert, demo, doctor, generate, info
 
-_COMMANDS = (generate, info, convert, doctor, demo)
+_COMMANDS = (generate, info, convert, bench, doctor, demo)
 # What a user can cause: bad files or arguments, a missing extra, too little memory. Anything else is a bug
 # and shows its traceback.
 _EXPECTED = (ValueError, TypeError, OSError, NotImplementedError, ImportError, MemoryError)

@@ -207,3 +207,23 @@ def forward(weights, options, x, cos, sin):
     else:
         a = activate(linear(n, "up_proj"))
     return h + linear(a, "down_proj")
+
+
+def model(config, weights, blocks, ids):
+    """Logits of one sequence: blocks are functions of [tokens, d_model]."""
+    embedding = weights["model.embed_tokens.weight"]
+    head = embedding if config["tie_word_embeddings"] else weights["lm_head.weight"]
+    h = embedding[ids]
+    for block in blocks:
+        h = block(h)
+    n = rms_norm(h, weights["model.norm.weight"], f32(config["rms_norm_eps"]))
+    return dot(n[:, None], head[None])
+
+
+def choose(row):
+    """Section 9: the id of the largest logit, the lowest of equal ones."""
+    best = 0
+    for i, logit in enumerate(row):
+        if logit > row[best]:
+            best = i
+    return best

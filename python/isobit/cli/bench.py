@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures a model on this machine: prompts and decoding, beside what the machine can do at most."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from typing import Any
+
+import isobit
+from isobit import _core
+from isobit.cli import common
+from isobit.models import CausalLM
+
+NAME = "bench"
+HELP = "measure prompt and decode speed of a model"
+
+_PROMPTS = (16, 128, 512)
+_DEPTHS = (32, 1024)
+_TOKENS = 32
+_REPEATS = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
+    parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_runtime_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    common.apply_runtime_arguments(arguments)
+    model = common.load_model(arguments.directory)
+    facts: dict[str, Any] = {
+        "isa": isobit.active_isa(),
+        "threads": isobit.num_threads(),
+        **isobit.measure(),
+        "rows": [row(model, kind, length, arguments.profile) for kind, length in _work(model)],
+    }
+    print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
+    return 0
+
+
+def _work(model: CausalLM) -> list[tuple[str, int]]:
+    room = model.max_positions
+    prompts = [("prefill", n) for n in _PROMPTS if n <= room]
+    return prompts + [("decode", n) for n in _DEPTHS if n + _TOKENS <= room]
+
+
+def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any]:
+    """One line: tokens per second, floating-point operations and bytes of memory read per second."""
+    _core.set_profiling(profile)
+    seconds = _prefill(model, length) if kind == "prefill" else _decode(model, length)
+    stages = _core.profile() if profile else []
+    _core.set_profiling(False)
+    tokens = length if kind == "prefill" else 1
+    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
+    plan = model.plan
+    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
+    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
+    head = plan.vocab_size * plan.d_model
+    per_key = 2 * plan.n_layers * plan.head_dim
+    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
+    read = 4 * (layers + head + per_key * plan.n_kv_heads * keys)
+    return {
+        "work": kind,
+        "length": length,
+        "tokens_per_second": tokens / seconds,
+        "gflop_per_second": flop / seconds / 1e9,
+        "bandwidth_gb_per_second": read / seconds / 1e9,
+        "profile": [
+            {"stage": stage, "seconds": t, "calls": calls, "flop": work} for stage, t, calls, work in stages
+        ],
+    }
+
+
+def _ids(model: CausalLM, length: int) -> list[list[int]]:
+    return [[(7919 * i + 13) % model.vocab_size for i in range(length)]]
+
+
+def _prefill(model: CausalLM, length: int) -> float:
+    def once() -> float:
+        begin = time.perf_counter()
+        model.generate(_ids(model, length), 1)
+        return time.perf_counter() - begin
+
+    once()
+    return statistics.median(once() for _ in range(_REPEATS))
+
+
+def _decode(model: CausalLM, length: int) -> float:
+    """The median step of a few dozen, after a prompt of `length` tokens."""
+    times: list[float] = []
+
+    def on_token(step: int, ids: Any, logits: Any) -> bool:
+        times.append(time.perf_counter())
+        return True
+
+    model._generate_stream(_ids(model, length), _TOKENS, on_token)
+    return statistics.median(b - a for a, b in itertools.pairwise(times))
+
+
+def _as_text(facts: dict[str, Any]) -> str:
+    peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
+    lines = [
+        f"{facts['isa']}, {facts['threads']} threads: {peak:.0f} GFLOP/s of multiply-adds and "
+        f"{bandwidth:.1f} GB/s of memory reads at most",
+        f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
+    ]
+    for r in facts["rows"]:
+        work = f"{r['work']} {'of' if r['work'] == 'prefill' else 'after'} {r['length']}"
+        flop, read = r["gflop_per_second"], r["bandwidth_gb_per_second"]
+        lines.append(
+            f"{work:<20}{r['tokens_per_second']:>10.1f}{flop:>10.1f}{flop / peak:>9.0%}{read:>8.1f}"
+            f"{read / bandwidth:>9.0%}"
+        )
+        lines += _profile_lines(r["profile"])
+    return "\n".join(lines)
+
+
+def _profile_lines(stages: list[dict[str, Any]]) -> list[str]:
+    total = sum(s["seconds"] for s in stages)
+    lines = []
+    for s in sorted(stages, key=lambda s: -float(s["seconds"])):
+        rate = f"{s['flop'] / s['seconds'] / 1e9:8.1f} GFLOP/s" if s["flop"] else ""
+        lines.append(f"    {s['stage']:<24}{s['seconds'] / total:>6.1%}{s['calls']:>8} calls{rate}")
+    return lines
