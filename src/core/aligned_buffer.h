@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace isobit {
@@ -13,12 +14,19 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   /// Throws std::bad_alloc.
   explicit AlignedBuffer(int64_t floats);
+  /// For what lives as long as a model: carved from large slabs that share huge pages, so that streaming many
+  /// matrices of a megabyte each does not stall on address translation. A slab is freed with the last buffer
+  /// in it.
+  static AlignedBuffer in_slab(int64_t floats);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        slab_(std::move(other.slab_)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(slab_, other.slab_);
     return *this;
   }
 
@@ -34,6 +42,7 @@ class AlignedBuffer {
  private:
   float* data_ = nullptr;
   int64_t size_ = 0;
+  std::shared_ptr<AlignedBuffer> slab_;  // what data_ points into, if it is not a mapping of its own
 };
 
 }  // namespace isobit

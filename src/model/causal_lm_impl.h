@@ -15,6 +15,8 @@
 namespace isobit {
 
 struct CausalLM::Impl {
+  const uint64_t id =
+      next_id();  // what states are bound to: an address would come back after this model is gone
   ModelPlan plan;
   int64_t max_positions = 0;
   bool tied = false;
@@ -31,10 +33,13 @@ struct CausalLM::Impl {
   enum class Want { kAll, kLast };
   void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state,
            Want want, std::span<const int64_t> lengths) const;
+
+ private:
+  static uint64_t next_id();
 };
 
 struct CausalLMState::Impl {
-  const CausalLM::Impl* owner = nullptr;
+  uint64_t owner = 0;
   int64_t max_tokens = 0;
   std::vector<AnyState> layers;
 };

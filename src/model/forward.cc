@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ids -> embedding -> layers -> final norm -> head. A step is a forward of one token.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -32,6 +33,11 @@ class Transaction {
 };
 
 }  // namespace
+
+uint64_t CausalLM::Impl::next_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits,
                          CausalLMState& state, Want want, std::span<const int64_t> lengths) const {
@@ -91,7 +97,7 @@ void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t leng
   const FpEnv environment;
   const ModelPlan& plan = impl_->plan;
   if (state)
-    expect(state->impl_->owner == impl_.get(), kWho, "state", "a state of this model",
+    expect(state->impl_->owner == impl_->id, kWho, "state", "a state of this model",
            "a state of another model");
   check_tokens(kWho, batch, length, impl_->max_positions, state ? state->position() : 0, lengths, state);
   expect(static_cast<int64_t>(ids.size()) == checked_mul(batch, length), kWho, "ids",
@@ -122,15 +128,14 @@ CausalLMState CausalLM::allocate_state(int64_t batch_size, int64_t max_tokens) c
   expect(max_tokens >= 1 && max_tokens <= impl_->max_positions, kWho, "max_tokens",
          "1.." + std::to_string(impl_->max_positions), std::to_string(max_tokens));
   auto s = std::make_unique<CausalLMState::Impl>();
-  s->owner = impl_.get();
+  s->owner = impl_->id;
   s->max_tokens = max_tokens;
   for (const auto& layer : impl_->layers) s->layers.push_back(layer->allocate_state(batch_size, max_tokens));
   return CausalLMState(std::move(s));
 }
 
 void CausalLM::reset_state(CausalLMState& state) const {
-  expect(state.impl_->owner == impl_.get(), kWho, "state", "a state of this model",
-         "a state of another model");
+  expect(state.impl_->owner == impl_->id, kWho, "state", "a state of this model", "a state of another model");
   for (AnyState& layer : state.impl_->layers) inside(layer).reset();
 }
 

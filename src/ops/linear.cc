@@ -30,7 +30,7 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   PackedMatrix w;
   w.k = parts.front().shape[1];
   for (const TensorView& part : parts) w.n += part.shape[0];
-  w.panels = AlignedBuffer(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
+  w.panels = AlignedBuffer::in_slab(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
   const kernels::KernelTable& table = kernels::active_table();
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
     thread_local AlignedBuffer widened;
@@ -70,7 +70,7 @@ void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) 
 }
 
 // Units of about a quarter megabyte of weights by 96 rows: small enough to balance, large enough to reuse
-// both.
+// both. Pairs of panels, which a decode step reads together.
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy) {
   const StageTimer timer("linear", w.n, w.k,
@@ -78,7 +78,8 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
   constexpr int64_t kRows = 96;
   constexpr int64_t kUnitFloats = int64_t{1} << 16;
   const kernels::KernelTable& table = kernels::active_table();
-  const int64_t step = std::max<int64_t>(2, kUnitFloats / std::max<int64_t>(1, w.k * kPanel)) * kPanel;
+  const int64_t pairs = std::max<int64_t>(1, kUnitFloats / std::max<int64_t>(1, 2 * w.k * kPanel));
+  const int64_t step = 2 * pairs * kPanel;
   const int64_t row_units = (rows + kRows - 1) / kRows;
   const int64_t col_units = (w.n + step - 1) / step;
   std::atomic<bool> finite{true};

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "config_helpers.h"
+#include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "isobit/model_plan.h"
-#include "support/expect_error.h"
 
 namespace isobit::testing {
 namespace {

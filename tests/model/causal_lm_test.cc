@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -63,6 +64,19 @@ TEST(CausalLM, RefusesStates) {
   EXPECT_EQ(small.batch_size(), 2);
   EXPECT_EQ(small.max_tokens(), 8);
   EXPECT_EQ(small.n_layers(), 3);
+}
+
+// Even where the new model lies where the old one was.
+TEST(CausalLM, RefusesTheStateOfAModelThatIsGone) {
+  const TinyModel tiny("llama");
+  for (int i = 0; i < 5; ++i) {
+    std::optional<CausalLM> model(tiny.load());
+    CausalLMState state = model->allocate_state(1, 4);
+    model.reset();
+    model.emplace(tiny.load());
+    expect_error<ValueError>([&] { logits(*model, tiny_ids(1, 4), 1, 4, &state); },
+                             {"[CausalLM] state", "another model"});
+  }
 }
 
 // A moved model keeps its states.

@@ -5,10 +5,10 @@
 
 #include <limits>
 
+#include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "kernels/table.h"
 #include "support/bits.h"
-#include "support/expect_error.h"
 #include "support/mamba_cases.h"
 #include "support/random.h"
 

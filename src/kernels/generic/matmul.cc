@@ -87,24 +87,23 @@ static inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const 
   }
 }
 
-// Few rows: wide tiles, so that enough independent chains hide the latency of fma.
-template <int ROWS>
-static inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t cols,
-                              const float* bias, float* c, int64_t ldc) {
-  constexpr int kWide = kTileRows * kTileVecs / (2 * ROWS) >= 8   ? 8
-                        : kTileRows * kTileVecs / (2 * ROWS) >= 4 ? 4
-                                                                  : 2;
+// Few rows: wide tiles, so that enough independent chains hide the latency of fma. Columns that do not fill
+// the widest tile take narrower ones.
+template <int ROWS, int WIDE>
+static inline void matmul_few(const float* a, int64_t lda, const float* panels, int64_t k, int64_t vec,
+                              int64_t cols, const float* bias, float* c, int64_t ldc) {
   const int64_t vecs = (cols + 15) / 16;
-  int64_t vec = 0;
-  for (; vec + kWide <= vecs; vec += kWide)
-    matmul_strip<ROWS, kWide>(a, lda, ROWS, panels, k, vec, bias, c, ldc, cols);
-  for (; vec < vecs; ++vec) matmul_strip<ROWS, 1>(a, lda, ROWS, panels, k, vec, bias, c, ldc, cols);
+  for (; vec + WIDE <= vecs; vec += WIDE)
+    matmul_strip<ROWS, WIDE>(a, lda, ROWS, panels, k, vec, bias, c, ldc, cols);
+  if constexpr (WIDE > 1) matmul_few<ROWS, WIDE / 2>(a, lda, panels, k, vec, cols, bias, c, ldc);
 }
 
 void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
             const float* bias, float* c, int64_t ldc) {
-  if (rows == 1) return matmul_few<1>(a, lda, panels, k, cols, bias, c, ldc);
-  if (rows == 2) return matmul_few<2>(a, lda, panels, k, cols, bias, c, ldc);
+  constexpr int kWide =
+      kTileRows * kTileVecs >= 16 ? 4 : 2;  // vectors; registers for two rows of them and more
+  if (rows == 1) return matmul_few<1, 2 * kWide>(a, lda, panels, k, 0, cols, bias, c, ldc);
+  if (rows == 2) return matmul_few<2, kWide>(a, lda, panels, k, 0, cols, bias, c, ldc);
   const int64_t vecs = (cols + 15) / 16;
   constexpr int64_t kGroup = 96;  // rows that stay in the second-level cache while the panels pass
   for (int64_t first = 0; first < rows; first += kGroup) {
