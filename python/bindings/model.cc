@@ -223,7 +223,7 @@ void bind_model(nb::module_& m) {
   model.def(
       "_block",
       [](const Model& m, int64_t i) -> nb::object {
-        if (!m.impl->plan().mamba_layers.empty())
+        if (i >= 0 && i < m.impl->plan().n_layers && m.impl->plan().is_mamba(i))
           return nb::cast(MambaObject{std::make_shared<const isobit::MambaBlock>(m.impl->mamba_block(i))});
         return nb::cast(Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
       },

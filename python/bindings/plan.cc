@@ -41,7 +41,7 @@ nb::list layer_weights(const ModelPlan& plan, int64_t i) {
 // Keywords of TransformerBlock for one layer; `sizes` also the head counts.
 nb::dict keywords(const ModelPlan& plan, int64_t i, bool sizes) {
   const size_t layer = layer_index(plan, i);
-  if (!plan.mamba_layers.empty()) return mamba_options_dict(plan.mamba_layers[layer]);
+  if (plan.is_mamba(i)) return mamba_options_dict(*plan.mamba_layers[layer]);
   nb::dict d = options_dict(plan.layers[layer]);
   if (!sizes) {
     for (const char* key : {"n_heads", "n_kv_heads", "head_dim"}) nb::del(d[key]);
@@ -72,7 +72,7 @@ void bind_plan(nb::module_& m) {
                              "What a config.json means: sizes, the options of each layer, and where each "
                              "weight lies in the checkpoint.");
   plan.def_ro("model_type", &ModelPlan::model_type);
-  plan.def_ro("kind", &ModelPlan::kind, "'transformer', 'mamba1', 'mamba2' or 'mamba3'.");
+  plan.def_ro("kind", &ModelPlan::kind, "'transformer', 'mamba1', 'mamba2', 'mamba3' or 'hybrid'.");
   plan.def_ro("n_layers", &ModelPlan::n_layers);
   plan.def_ro("d_model", &ModelPlan::d_model);
   plan.def_ro("vocab_size", &ModelPlan::vocab_size);

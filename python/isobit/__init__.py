@@ -31,6 +31,7 @@ from .mamba import (
     Mamba3BlockInference,
     Mamba3State,
 )
+from .samba import SambaConfig, SambaInference
 from .transformer import TransformerBlock, TransformerBlockInference, TransformerState
 
 __version__ = version()
@@ -47,6 +48,8 @@ __all__ = [
     "Mamba3BlockInference",
     "Mamba3State",
     "NonFiniteError",
+    "SambaConfig",
+    "SambaInference",
     "TransformerBlock",
     "TransformerBlockInference",
     "TransformerState",
@@ -70,7 +73,7 @@ __all__ = [
 ]
 
 # Names of the interface that this version does not provide.
-_NOT_PROVIDED = {"SambaConfig", "SambaInference", "SambaStack", "lowbit", "training"}
+_NOT_PROVIDED = {"SambaStack", "lowbit", "training"}
 
 
 def __getattr__(name: str) -> NoReturn:

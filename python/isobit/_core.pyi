@@ -462,7 +462,7 @@ class ModelPlan:
     def model_type(self) -> str: ...
     @property
     def kind(self) -> str:
-        """'transformer', 'mamba1', 'mamba2' or 'mamba3'."""
+        """'transformer', 'mamba1', 'mamba2', 'mamba3' or 'hybrid'."""
 
     @property
     def n_layers(self) -> int: ...

@@ -27,6 +27,7 @@ constexpr Family kFamilies[] = {
     {"phi3", families::plan_phi3},
     {"qwen2", families::plan_qwen2},
     {"qwen3", families::plan_qwen3},
+    {"samba", families::plan_samba},
     {"smollm", families::plan_llama},
 };
 

@@ -17,5 +17,6 @@ ModelPlan plan_mistral(const ConfigFields& config);
 ModelPlan plan_phi3(const ConfigFields& config);
 ModelPlan plan_qwen2(const ConfigFields& config);
 ModelPlan plan_qwen3(const ConfigFields& config);
+ModelPlan plan_samba(const ConfigFields& config);
 
 }  // namespace isobit::families

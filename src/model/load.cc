@@ -173,10 +173,10 @@ class Loader {
   }
 
   std::shared_ptr<const Layer> make_layer(size_t index, const WeightMap& weights, const char* who) const {
-    if (plan_.mamba_layers.empty())
+    if (!plan_.is_mamba(static_cast<int64_t>(index)))
       return std::make_shared<const TransformerLayer>(
           weights, resolve_options(plan_.layers[index], weights, who), who);
-    auto layer = make_mamba_layer(weights, plan_.mamba_layers[index], who);
+    auto layer = make_mamba_layer(weights, *plan_.mamba_layers[index], who);
     expect(layer->shape() == plan_.mamba_shape, who, "weights", "the sizes that the config names", "others");
     return layer;
   }

@@ -35,7 +35,7 @@ TEST(MambaPlans, Mamba1) {
   EXPECT_EQ(plan.mamba_shape.states, 16);
   EXPECT_TRUE(names(plan, "backbone.layers.1.mixer.conv1d.bias"));
   EXPECT_FALSE(names(plan, "backbone.layers.1.mixer.in_proj.bias"));
-  EXPECT_FALSE(std::get<Mamba1Options>(plan.mamba_layers[0]).inner_norm);
+  EXPECT_FALSE(std::get<Mamba1Options>(*plan.mamba_layers[0]).inner_norm);
   const ModelPlan biased = plan_of(std::string(kMamba) + R"(,"use_bias":true,"use_conv_bias":false)");
   EXPECT_FALSE(names(biased, "backbone.layers.1.mixer.conv1d.bias"));
   EXPECT_TRUE(names(biased, "backbone.layers.1.mixer.out_proj.bias"));
@@ -44,7 +44,7 @@ TEST(MambaPlans, Mamba1) {
 TEST(MambaPlans, FalconMambaNormalisesInside) {
   const ModelPlan plan = plan_of(
       R"("model_type":"falcon_mamba","hidden_size":32,"num_hidden_layers":1,"vocab_size":50,"mixer_rms_eps":1e-5)");
-  const auto& o = std::get<Mamba1Options>(plan.mamba_layers[0]);
+  const auto& o = std::get<Mamba1Options>(*plan.mamba_layers[0]);
   EXPECT_TRUE(o.inner_norm);
   EXPECT_EQ(o.inner_norm_eps, 1e-5);
 }
@@ -54,17 +54,17 @@ TEST(MambaPlans, Mamba2) {
   EXPECT_EQ(plan.kind, "mamba2");
   EXPECT_FALSE(plan.tie_embeddings);
   EXPECT_EQ(plan.mamba_shape.conv_channels, 64 + 2 * 2 * 16);
-  const auto& o = std::get<Mamba2Options>(plan.mamba_layers[0]);
+  const auto& o = std::get<Mamba2Options>(*plan.mamba_layers[0]);
   EXPECT_EQ(o.n_groups, 2);
   EXPECT_TRUE(o.grouped_norm);
   EXPECT_EQ(o.dt_max, std::numeric_limits<double>::infinity());
   for (const char* limit : {"[0.0, Infinity]", R"([0.0, {"__float__":"Infinity"}])", "null"})
     EXPECT_EQ(std::get<Mamba2Options>(
-                  plan_of(std::string(kMamba2) + R"(,"time_step_limit":)" + limit).mamba_layers[0])
+                  *plan_of(std::string(kMamba2) + R"(,"time_step_limit":)" + limit).mamba_layers[0])
                   .dt_max,
               std::numeric_limits<double>::infinity());
   EXPECT_EQ(std::get<Mamba2Options>(
-                plan_of(std::string(kMamba2) + R"(,"time_step_limit":[0.01,0.1])").mamba_layers[0])
+                *plan_of(std::string(kMamba2) + R"(,"time_step_limit":[0.01,0.1])").mamba_layers[0])
                 .dt_min,
             0.01);
 }
