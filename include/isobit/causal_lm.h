@@ -71,7 +71,7 @@ class CausalLM {
   /// Layer i, sharing its weights; ValueError where it is of another kind.
   TransformerBlock block(int64_t i) const;
   MambaBlock mamba_block(int64_t i) const;
-  bool tied() const;                        ///< whether head and embedding are one tensor
+  bool tied() const;  ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
   /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.

@@ -53,7 +53,10 @@ class SambaConfig:
             raise ValueError("[SambaConfig] layers: expected at least one layer, got none")
         if "mamba3" in self.layers and d_model % 32:
             raise ValueError(f"[SambaConfig] d_model: expected a multiple of 32 for mamba3, got {d_model}")
-        self.n_heads = self.n_kv_heads = self.head_dim = self.intermediate = None
+        self.n_heads: int | None = None
+        self.n_kv_heads: int | None = None
+        self.head_dim: int | None = None
+        self.intermediate: int | None = None
         if "attention" in self.layers:
             self._read_attention(n_heads, n_kv_heads, head_dim, intermediate)
         if not isinstance(tie_embeddings, bool):
@@ -71,21 +74,18 @@ class SambaConfig:
     def _read_attention(
         self, n_heads: int | None, n_kv_heads: int | None, head_dim: int | None, intermediate: int | None
     ) -> None:
-        self.n_heads = _integer("n_heads", n_heads, 1)
-        self.n_kv_heads = self.n_heads if n_kv_heads is None else _integer("n_kv_heads", n_kv_heads, 1)
-        self.head_dim = (
-            self.d_model // self.n_heads if head_dim is None else _integer("head_dim", head_dim, 1)
-        )
-        self.intermediate = _integer("intermediate", intermediate, 1)
-        if self.n_heads * self.head_dim != self.d_model:
+        heads = _integer("n_heads", n_heads, 1)
+        key_heads = heads if n_kv_heads is None else _integer("n_kv_heads", n_kv_heads, 1)
+        width = self.d_model // heads if head_dim is None else _integer("head_dim", head_dim, 1)
+        if heads * width != self.d_model:
             raise ValueError(
                 f"[SambaConfig] head_dim: expected n_heads * head_dim = d_model = {self.d_model}, "
-                f"got {self.n_heads} * {self.head_dim}"
+                f"got {heads} * {width}"
             )
-        if self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"[SambaConfig] n_kv_heads: expected a divisor of {self.n_heads}, got {self.n_kv_heads}"
-            )
+        if heads % key_heads:
+            raise ValueError(f"[SambaConfig] n_kv_heads: expected a divisor of {heads}, got {key_heads}")
+        self.n_heads, self.n_kv_heads, self.head_dim = heads, key_heads, width
+        self.intermediate = _integer("intermediate", intermediate, 1)
 
     def block_shapes(self, kind: str) -> list[tuple[str, tuple[int, ...]]]:
         """[(weight, shape)] of a block of this kind, in order."""
