@@ -92,6 +92,19 @@ std::pair<double, double> ConfigFields::limits_or(const std::string& field,
   return {low, high};
 }
 
+std::vector<int64_t> ConfigFields::integers(const std::string& field, int64_t low, int64_t high) const {
+  const json* value = find(field);
+  if (value == nullptr || value->is_null()) return {};
+  std::vector<int64_t> out;
+  const auto fits = [&](const json& n) {
+    return n.is_number_integer() && n.get<double>() >= static_cast<double>(low) &&
+           n.get<double>() <= static_cast<double>(high);
+  };
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), fits))
+    refuse(field, "a list of integers in " + std::to_string(low) + ".." + std::to_string(high));
+  return value->get<std::vector<int64_t>>();
+}
+
 std::vector<std::string> ConfigFields::strings(const std::string& field, int64_t count) const {
   const json* value = find(field);
   if (value == nullptr || !value->is_array() || static_cast<int64_t>(value->size()) != count ||

@@ -31,6 +31,8 @@ class ConfigFields {
   std::vector<double> positives(const std::string& field, int64_t count) const;
   /// A pair of numbers 0 <= lower <= upper, the upper one perhaps infinite. Absent or null: the fallback.
   std::pair<double, double> limits_or(const std::string& field, std::pair<double, double> fallback) const;
+  /// A list of integers in low..high. Absent or null: none.
+  std::vector<int64_t> integers(const std::string& field, int64_t low, int64_t high) const;
   std::vector<std::string> strings(const std::string& field, int64_t count) const;
 
   /// Absent: the fallback. Null is refused as any other wrong type.

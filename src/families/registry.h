@@ -8,6 +8,7 @@
 
 namespace isobit::families {
 
+ModelPlan plan_bamba(const ConfigFields& config);
 ModelPlan plan_falcon_mamba(const ConfigFields& config);
 ModelPlan plan_llama(const ConfigFields& config);
 ModelPlan plan_mamba(const ConfigFields& config);

@@ -30,6 +30,7 @@ Mamba2Layer::Mamba2Layer(const WeightMap& weights, const Mamba2Options& o, const
     : MambaLayer(o) {
   shape_ = shape;
   load_outer(weights, "block_norm", o.norm_eps, who);
+  load_mlp(weights, o.norm_eps, who);
   const std::vector<float>& taps = keep(weights, "conv1d.weight", who);
   const std::vector<float> no_bias;
   const std::vector<float>& bias =
@@ -113,6 +114,7 @@ std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Ma
   check.if_there("norm.weight", {channels});
   check.shape("out_proj.weight", {d, channels});
   check.if_there("out_proj.bias", {d});
+  check_mlp(weights, check, d);
   check.no_others();
   const MambaShape shape = {.version = 2,
                             .channels = channels,

@@ -3,6 +3,10 @@
 //
 //   n = norm(x)     m = in_proj n     y = mix(m)     x = x + out_proj y
 //
+// and, in layers of hybrids, the MLP of a transformer layer behind it:
+//
+//   n = mlp_norm(x)     x = x + Wd (silu(Wg n) * (Wu n))
+//
 // mix is the version's own: convolution, recurrence and gate, one file each.
 #pragma once
 
@@ -34,13 +38,27 @@ class MambaLayer : public Layer {
   /// The outer parts: `norm`.weight, in_proj and out_proj with their biases where the weights have them.
   void load_outer(const WeightMap& weights, const std::string& norm, double eps, const char* who);
 
+  /// The MLP, where the weights have post_attention_layernorm.weight; biases where they have them.
+  void load_mlp(const WeightMap& weights, double eps, const char* who);
+
   MambaOptions options_;
   MambaShape shape_;
   int64_t d_model_ = 0;
   ops::NormWeights norm_;
   PackedMatrix in_, out_;
   std::vector<float> in_bias_, out_bias_;
+
+ private:
+  void run_mlp(float* x, const TokenBatch& pass, Workspace& workspace, Faults& faults, int64_t layer) const;
+
+  ops::NormWeights mlp_norm_;
+  PackedMatrix gate_up_, down_;  // empty: no MLP
+  std::vector<float> gate_up_bias_, down_bias_;
 };
+
+/// The MLP's names and shapes, where there is one.
+class WeightChecker;
+void check_mlp(const WeightMap& weights, WeightChecker& check, int64_t d_model);
 
 /// Checks names, shapes, dtypes and options, then packs. Throws ValueError or TypeError that begins with
 /// "[who]".

@@ -108,7 +108,7 @@ TEST(Families, UnknownTypesNameTheKnownOnes) {
   for (const std::string type : {"gemma2", "mixtral", "gpt2", "Llama", ""})
     expect_error<UnsupportedModel>(
         [&] { small_plan(type); },
-        {"[plan_for] model_type", "one of falcon_mamba, llama, mamba, ", "got \"", type});
+        {"[plan_for] model_type", "one of bamba, falcon_mamba, llama, mamba, ", "got \"", type});
 }
 
 TEST(Families, MultimodalConfigsSayWhy) {

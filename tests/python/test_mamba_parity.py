@@ -20,6 +20,20 @@ COMMON = {
     "pad_token_id": 0,
 }
 MAMBA2 = {**COMMON, "num_heads": 8, "head_dim": 8, "state_size": 16, "n_groups": 1, "chunk_size": 16}
+BAMBA = {
+    **COMMON,
+    "num_hidden_layers": 3,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 16,
+    "attn_layer_indices": [1],
+    "max_position_embeddings": 256,
+}
 CASES = {
     "mamba": ("mamba", COMMON),
     "mamba-biases": ("mamba", {**COMMON, "use_bias": True, "use_conv_bias": False, "conv_kernel": 3}),
@@ -27,6 +41,11 @@ CASES = {
     "falcon_mamba": ("falcon_mamba", {**COMMON, "mixer_rms_eps": 1e-5}),
     "mamba2": ("mamba2", MAMBA2),
     "mamba2-groups": ("mamba2", {**MAMBA2, "n_groups": 4, "use_bias": True}),
+    "bamba": ("bamba", BAMBA),
+    "bamba-biases": (
+        "bamba",
+        {**BAMBA, "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "mamba_n_groups": 2},
+    ),
     "mamba2-limits": ("mamba2", {**MAMBA2, "time_step_limit": [0.05, 0.6], "tie_word_embeddings": True}),
 }
 
@@ -69,7 +88,7 @@ def test_logits(tmp_path, case):
     assert not model.unused_names
 
 
-@pytest.mark.parametrize("case", ["mamba", "falcon_mamba", "mamba2", "mamba2-groups"])
+@pytest.mark.parametrize("case", ["mamba", "falcon_mamba", "mamba2", "mamba2-groups", "bamba"])
 def test_greedy(tmp_path, case):
     family, fields = CASES[case]
     random_model(tmp_path, family, fields, seed=3)
