@@ -30,7 +30,8 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   PackedMatrix w;
   w.k = parts.front().shape[1];
   for (const TensorView& part : parts) w.n += part.shape[0];
-  w.panels = AlignedBuffer::in_slab(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
+  static SlabPool pool;
+  w.panels = pool.take(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
   const kernels::KernelTable& table = kernels::active_table();
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
     thread_local AlignedBuffer widened;
