@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "diagnostics.h"
 #include "errors.h"
+#include "mamba.h"
 #include "model.h"
 #include "plan.h"
 #include "runtime.h"
@@ -23,6 +24,8 @@ NB_MODULE(_core, m) {
   bind_state(m);
   bind_transformer(m);
   bind_session(m);
+  bind_mamba_state(m);
+  bind_mamba(m);
   bind_plan(m);
   bind_checkpoint(m);
   bind_model(m);
