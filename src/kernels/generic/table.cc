@@ -9,6 +9,9 @@ extern const KernelTable table;
 const KernelTable table = {
     .isa = kIsaName,
     .matmul = matmul,
+    .dot = {.isa = kIsaName, .matmul_int15 = matmul_int15, .matmul_int8x32 = matmul_int8x32},
+    .quantize_int15 = quantize_int15,
+    .quantize_int8x32 = quantize_int8x32,
     .attention = attention,
     .attention_scratch = attention_scratch,
     .rms_norm = rms_norm,

@@ -7,6 +7,7 @@
 
 #include "kernels/reference/attention.h"
 #include "kernels/reference/elementary.h"
+#include "kernels/reference/integer.h"
 #include "kernels/reference/state_space.h"
 #include "kernels/reference/tree.h"
 
@@ -106,6 +107,9 @@ void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
 constexpr KernelTable kTable = {
     .isa = "reference",
     .matmul = matmul,
+    .dot = {.isa = "reference", .matmul_int15 = matmul_int15, .matmul_int8x32 = matmul_int8x32},
+    .quantize_int15 = quantize_int15,
+    .quantize_int8x32 = quantize_int8x32,
     .attention = attention,
     .attention_scratch = [](int64_t) -> int64_t { return 0; },
     .rms_norm = rms_norm,
