@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "diagnostics.h"
 #include "errors.h"
+#include "lowbit.h"
 #include "model.h"
 #include "plan.h"
 #include "runtime.h"
@@ -26,6 +27,7 @@ NB_MODULE(_core, m) {
   bind_plan(m);
   bind_checkpoint(m);
   bind_model(m);
+  bind_lowbit(m);
   bind_runtime(m);
   bind_diagnostics(m);
 }

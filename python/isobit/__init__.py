@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from . import models, transformer
+from . import lowbit, models, transformer
 from ._core import (
     active_isa,
     available_isas,
@@ -33,6 +33,7 @@ __all__ = [
     "active_isa",
     "available_isas",
     "contract_version",
+    "lowbit",
     "measure",
     "models",
     "num_threads",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 # Names of the interface that this version does not provide.
-_NOT_PROVIDED = {"SambaConfig", "SambaInference", "SambaStack", "lowbit", "mamba", "training"}.union(
+_NOT_PROVIDED = {"SambaConfig", "SambaInference", "SambaStack", "mamba", "training"}.union(
     f"Mamba{n}{part}" for n in (1, 2, 3) for part in ("Block", "BlockInference", "State")
 )
 

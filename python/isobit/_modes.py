@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from . import lowbit
+
 MODES = ("identical", "deterministic", "fast")
 PROFILES = ("fp32_v1",)
 _LATER_PROFILES = ("fixed15_v1", "int8x32_v1")
@@ -17,7 +19,6 @@ _REJECTED_PROFILES = {
     "fixed15_int8_attention_v1": "int8 on both operands of every product raises perplexity by about 30 %",
 }
 _LATER_DEVICES = ("cuda", "opencl", "gpu")
-_LATER_FORMATS = ("bfloat16", "int8")
 
 _chosen: dict[str, str] = {}
 
@@ -102,11 +103,8 @@ def resolve_device(where: str, device: str) -> str:
     return "cpu"
 
 
-def resolve_weight_format(where: str, weight_format: str) -> str:
-    if weight_format in _LATER_FORMATS:
-        raise NotImplementedError(
-            f"[{where}] weight_format: {weight_format} is not provided; available: float32"
+def check_weight_format(where: str, weight_format: object) -> None:
+    if weight_format not in lowbit.FORMATS:
+        raise ValueError(
+            f"[{where}] weight_format: expected one of {', '.join(lowbit.FORMATS)}, got {weight_format!r}"
         )
-    if weight_format != "float32":
-        raise ValueError(f"[{where}] weight_format: expected 'float32', got {weight_format!r}")
-    return weight_format

@@ -35,7 +35,7 @@ void TransformerLayer::place_matrix(PackedMatrix& w, const WeightMap& weights, s
     places_.emplace_back(name, Place{.matrix = &w, .begin = row, .end = row + rows});
     row += rows;
   }
-  w = ops::pack(parts, names, who);
+  w = ops::pack(parts, names, who, options_.weight_format);
 }
 
 void TransformerLayer::place_vector(std::vector<float>& v, const WeightMap& weights,
