@@ -27,17 +27,18 @@ TransformerBlock widened(const BlockCase& c, const TransformerBlock& stored) {
   return {weights.map, options};
 }
 
-void check_equal(const BlockCase& c) {
+void check_equal(const BlockCase& c, bool every_isa) {
   const TransformerBlock stored = c.block(), wide = widened(c, stored);
   const std::vector<float> x = c.input(kBatch, kLength);
   const std::vector<float> whole = run(wide, x, kBatch, kLength);
   const std::vector<int64_t> lengths = {kLength, 4};
   const std::vector<float> ragged = run(wide, x, kBatch, kLength, nullptr, lengths);
-  on_every_isa([&] {
+  const auto check = [&] {
     ASSERT_TRUE(same_bits(run(stored, x, kBatch, kLength), whole));
     ASSERT_TRUE(same_bits(run(stored, x, kBatch, kLength, nullptr, lengths), ragged));
     ASSERT_TRUE(same_bits(run_split(stored, x, kBatch, {5, 1, 1, 6}, kLength), whole));
-  });
+  };
+  every_isa ? on_every_isa(check) : check();
   for (const std::string& name : stored.weight_names())
     ASSERT_TRUE(same_bits(wide.weight(name), stored.weight(name))) << name;
 }
@@ -48,16 +49,16 @@ TEST_P(StoredWeights, EqualTheWidenedOnesForEveryOption) {
   for (BlockCase c : option_cases()) {
     SCOPED_TRACE(c.name);
     c.options.weight_format = GetParam();
-    check_equal(c);
+    check_equal(c, false);
   }
 }
 
-TEST_P(StoredWeights, EqualTheWidenedOnesInRandomBlocks) {
-  for (uint64_t seed = 1; seed <= 15; ++seed) {
+TEST_P(StoredWeights, EqualTheWidenedOnesInRandomBlocksOnEveryInstructionSet) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE("random_case(" + std::to_string(seed) + ")");
     BlockCase c = random_case(seed);
     c.options.weight_format = GetParam();
-    check_equal(c);
+    check_equal(c, true);
   }
 }
 
