@@ -36,8 +36,8 @@ class TransformerState {
   int64_t window() const;
   int64_t capacity() const;  ///< window if > 0, else max_tokens
   int64_t cached_tokens() const;
-  /// Fewer than now forgets the newest. ValueError for more, and where a window's older keys are gone already (0 is
-  /// always possible).
+  /// Fewer than now forgets the newest. ValueError for more, and where a window's older keys are gone already
+  /// (0 is always possible).
   void set_cached_tokens(int64_t n);
   /// Back to zero tokens.
   void reset();

@@ -32,6 +32,20 @@ class Transaction {
   std::vector<std::unique_ptr<StateTransaction>> parts_;
 };
 
+/// The tokens cut where the caller's rows do not follow each other, so that a run's logits are one matrix.
+std::vector<TokenBatch> contiguous_runs(const TokenBatch& tokens) {
+  std::vector<TokenBatch> runs;
+  int64_t expected = -1;  // the caller's row that would continue the run
+  for (Segment s : tokens.segments) {
+    if (s.source != expected) runs.emplace_back();
+    s.offset = runs.back().tokens;
+    runs.back().segments.push_back(s);
+    runs.back().tokens += s.count;
+    expected = s.source + s.count;
+  }
+  return runs;
+}
+
 }  // namespace
 
 uint64_t CausalLM::Impl::next_id() {
@@ -81,12 +95,12 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
     if (asked.tokens == 0) continue;
     float* normed = w.normed.at_least(asked.tokens * d);
     ops::norm(final_norm, x, asked, normed, faults, n_layers, Stage::kFinalNorm);
-    for (const Segment& s : asked.segments) {
-      float* out = logits + s.source * vocab;
-      if (ops::linear(normed + s.offset * d, d, s.count, head(), nullptr, out, vocab)) continue;
-      TokenBatch one{{s}, s.count};
-      one.segments.front().offset = 0;
-      faults.sanitize(one, n_layers, Stage::kLogits, out, vocab, vocab);
+    const float* next = normed;
+    for (const TokenBatch& run : contiguous_runs(asked)) {
+      float* out = logits + run.segments.front().source * vocab;
+      if (!ops::linear(next, d, run.tokens, head(), nullptr, out, vocab))
+        faults.sanitize(run, n_layers, Stage::kLogits, out, vocab, vocab);
+      next += run.tokens * d;
     }
   }
   faults.raise_if_any(kWho);
