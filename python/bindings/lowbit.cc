@@ -2,6 +2,8 @@
 // float32 arrays -> bfloat16 bits or int8 codes, and back. The classes are in python/isobit/lowbit.py.
 #include "lowbit.h"
 
+#include <nanobind/stl/string.h>
+
 #include <string>
 #include <utility>
 
@@ -28,7 +30,7 @@ StridedView require(nb::handle object, const std::string& name, DType dtype, siz
   const StridedView view = made_contiguous(require_array(object, kOp, name));
   if (view.dtype != dtype)
     throw TypeError(
-        message(kOp, name, std::string("dtype ") + dtype_info(dtype)->name, dtype_info(view.dtype)->name));
+        message(kOp, name, std::string("dtype ") + dtype_info(dtype)->name, dtype_name(view.dtype)));
   if (rank != 0 && view.shape.size() != rank)
     throw ValueError(message(kOp, name, "rank " + std::to_string(rank), "shape " + shape_text(view.shape)));
   return view;

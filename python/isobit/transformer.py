@@ -149,7 +149,7 @@ class TransformerBlock(_core.TransformerBlock):
                 f"[{type(self).__name__}] set_params: expected one of {known}, got {unknown[0]!r}"
             )
         packed = params.get("weights")
-        if hasattr(packed, "items") and lowbit.format_of(packed) != "float32":
+        if packed is not None and hasattr(packed, "items") and lowbit.format_of(packed) != "float32":
             wanted["weight_format"] = None
         wanted.update(params)
         replacement = TransformerBlock(**wanted)
