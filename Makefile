@@ -1,7 +1,6 @@
 # `make demo` and `make test` install what is missing and work from any state of the folder.
 .PHONY: help demo test test-cpp test-python package lint format snippets clean
 .DEFAULT_GOAL := help
-export CCACHE_BASEDIR := $(CURDIR)
 
 help:
 	@echo "make demo      run SmolLM2-135M here: build, convert, stream an answer, print the digest"
@@ -23,7 +22,7 @@ test: test-cpp test-python
 
 test-cpp:
 	@tools/system_packages.sh build test
-	@tools/build.sh build/release all -DISOBIT_BUILD_TESTS=ON -DISOBIT_WERROR=ON
+	@tools/build.sh build/release all -DISOBIT_BUILD_TESTS=ON -DISOBIT_WERROR=$(if $(CI),ON,OFF)
 	@tools/run_cpp_tests.py build/release
 
 test-python: package

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Configures and builds a CMake folder: tools/build.sh FOLDER TARGET [CMake option]...
 set -euo pipefail
+export CCACHE_BASEDIR=$PWD  # clones in other folders share the cache
 
 folder=$1 target=$2
 shift 2

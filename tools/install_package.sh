@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel incrementally in build/wheel and installs it with its extras into .venv.
 set -euo pipefail
+export CCACHE_BASEDIR=$PWD
 
 mkdir -p build
 tools/fresh_build_dir.sh build/wheel

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <limits>
-#include <mutex>
 #include <new>
 
 namespace isobit {
@@ -24,30 +23,27 @@ AlignedBuffer::AlignedBuffer(int64_t floats) : size_(floats) {
   data_ = static_cast<float*>(p);
 }
 
-AlignedBuffer AlignedBuffer::in_slab(int64_t floats) {
-  constexpr int64_t kSlab = int64_t{1} << 23;  // floats: 32 MiB
-  if (floats > kSlab / 2) return AlignedBuffer(floats);
-  static std::mutex mutex;
-  static std::weak_ptr<AlignedBuffer> current;
-  static int64_t used = 0;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<AlignedBuffer> slab = current.lock();
-  const int64_t padded = (floats + 15) / 16 * 16;  // the next one starts at a cache line
-  if (!slab || slab->size_ - used < padded) {
-    slab = std::make_shared<AlignedBuffer>(kSlab);
-    current = slab;
-    used = 0;
-  }
-  AlignedBuffer buffer;
-  buffer.data_ = slab->data_ + used;
-  buffer.size_ = floats;
-  buffer.slab_ = std::move(slab);
-  used += padded;
-  return buffer;
-}
-
 AlignedBuffer::~AlignedBuffer() {
   if (data_ && !slab_) munmap(data_, static_cast<size_t>(size_) * sizeof(float));
+}
+
+AlignedBuffer SlabPool::take(int64_t floats) {
+  constexpr int64_t kSlab = int64_t{1} << 23;  // floats: 32 MiB
+  if (floats > kSlab / 2) return AlignedBuffer(floats);
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<AlignedBuffer> slab = current_.lock();
+  const int64_t padded = (floats + 15) / 16 * 16;  // the next one starts at a cache line
+  if (!slab || slab->size_ - used_ < padded) {
+    slab = std::make_shared<AlignedBuffer>(kSlab);
+    current_ = slab;
+    used_ = 0;
+  }
+  AlignedBuffer buffer;
+  buffer.data_ = slab->data_ + used_;
+  buffer.size_ = floats;
+  buffer.slab_ = std::move(slab);
+  used_ += padded;
+  return buffer;
 }
 
 }  // namespace isobit

@@ -5,19 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace isobit {
 
 class AlignedBuffer {
+  friend class SlabPool;
+
  public:
   AlignedBuffer() = default;
   /// Throws std::bad_alloc.
   explicit AlignedBuffer(int64_t floats);
-  /// For what lives as long as a model: carved from large slabs that share huge pages, so that streaming many
-  /// matrices of a megabyte each does not stall on address translation. A slab is freed with the last buffer
-  /// in it.
-  static AlignedBuffer in_slab(int64_t floats);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
@@ -43,6 +42,19 @@ class AlignedBuffer {
   float* data_ = nullptr;
   int64_t size_ = 0;
   std::shared_ptr<AlignedBuffer> slab_;  // what data_ points into, if it is not a mapping of its own
+};
+
+/// Buffers carved from large slabs that share huge pages, so that streaming many matrices of a megabyte each
+/// does not stall on address translation. A slab is freed with the last buffer in it: one pool for what lives
+/// equally long.
+class SlabPool {
+ public:
+  AlignedBuffer take(int64_t floats);
+
+ private:
+  std::mutex mutex_;
+  std::weak_ptr<AlignedBuffer> current_;
+  int64_t used_ = 0;
 };
 
 }  // namespace isobit

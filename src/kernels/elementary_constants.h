@@ -30,10 +30,10 @@ constexpr float kLog[] = {-0x1p-1f,       0x1.5555a4p-2f,  -0x1.00004ap-2f, 0x1.
                           0x1.28807ap-3f, -0x1.0d98f2p-3f, 0x1.acf4bap-4f,  -0x1.71e354p-5f};
 
 // tanh(x) = x + x s q(s), s = x^2, |x| <= kTanhCut.
-constexpr float kTanhCut = 0.9f;
+constexpr float kTanhCut = 1.0f;
 constexpr float kTanhMax = 20.0f;  // 2|x| from here on: 1
-constexpr float kTanh[] = {-0x1.55554ep-2f, 0x1.110f38p-3f, -0x1.b9ca4ep-5f, 0x1.62f1cap-6f,
-                           -0x1.0ed7aap-7f, 0x1.529d64p-9f, -0x1.ddd8c4p-12f};
+constexpr float kTanh[] = {-0x1.55553cp-2f, 0x1.110be4p-3f, -0x1.b9623ap-5f, 0x1.6009a6p-6f,
+                           -0x1.045ff4p-7f, 0x1.2da01ep-9f, -0x1.77cd58p-12f};
 
 // erf(x) = x + x q(s), s = x^2, |x| <= 1.
 constexpr float kErf[] = {0x1.06eba8p-3f, -0x1.81273ep-2f,  0x1.ce2ce6p-4f, -0x1.b7f71ap-6f,

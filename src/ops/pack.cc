@@ -109,8 +109,9 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   for (const TensorView& part : parts) w.n += part.shape[0];
   const int64_t columns = checked_mul(panels_of(w.n), kPanel), values = checked_mul(columns, w.k);
   const int64_t per_float = format == WeightFormat::kFloat32 ? 1 : format == WeightFormat::kBfloat16 ? 2 : 4;
-  w.panels = AlignedBuffer::in_slab(values / per_float);
-  if (format == WeightFormat::kInt8) w.scales = AlignedBuffer::in_slab(columns);
+  static SlabPool pool;
+  w.panels = pool.take(values / per_float);
+  if (format == WeightFormat::kInt8) w.scales = pool.take(columns);
   const Stack stack(parts, names, who);
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
     thread_local AlignedBuffer widened;

@@ -23,8 +23,9 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_
   wraps_ = ring < all;
   slots_ = wraps_ ? ring : all;
   const int64_t heads = checked_mul(checked_mul(batch, kv_heads), slots_);
-  keys_ = AlignedBuffer(checked_mul(heads, head_dim_));
-  values_ = AlignedBuffer(checked_mul(heads, v_stride_));
+  static SlabPool pool;
+  keys_ = pool.take(checked_mul(heads, head_dim_));
+  values_ = pool.take(checked_mul(heads, v_stride_));
 }
 
 void KvCache::write(int64_t row, int64_t head, int64_t position, const float* key, const float* value) {

@@ -13,8 +13,9 @@ namespace isobit {
 namespace {
 
 TEST(AlignedBuffer, StartsAtACacheLineAndAtZero) {
+  SlabPool pool;
   for (const int64_t n : {1, 15, 16, 17, 1000, 5 << 20}) {
-    const AlignedBuffer own(n), shared = AlignedBuffer::in_slab(n);
+    const AlignedBuffer own(n), shared = pool.take(n);
     for (const AlignedBuffer* b : {&own, &shared}) {
       EXPECT_EQ(b->size(), n);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(b->data()) % 64, 0u);
@@ -25,9 +26,10 @@ TEST(AlignedBuffer, StartsAtACacheLineAndAtZero) {
 }
 
 TEST(AlignedBuffer, BuffersOfASlabDoNotOverlapAndOutliveEachOther) {
+  SlabPool pool;
   std::vector<AlignedBuffer> buffers;
   for (int i = 0; i < 40; ++i) {  // more than one slab holds
-    AlignedBuffer& b = buffers.emplace_back(AlignedBuffer::in_slab((1 << 20) + i));
+    AlignedBuffer& b = buffers.emplace_back(pool.take((1 << 20) + i));
     for (int64_t j = 0; j < b.size(); ++j) b.data()[j] = static_cast<float>(i + 1);
   }
   for (size_t i = 0; i < buffers.size(); i += 2) buffers[i] = AlignedBuffer();
@@ -42,7 +44,7 @@ TEST(AlignedBuffer, BuffersOfASlabDoNotOverlapAndOutliveEachOther) {
 TEST(AlignedBuffer, SizesThatNoMemoryHoldsAreRefused) {
   EXPECT_THROW(AlignedBuffer(-1), std::bad_alloc);
   EXPECT_THROW(AlignedBuffer(INT64_MAX), std::bad_alloc);
-  EXPECT_THROW(AlignedBuffer::in_slab(INT64_MAX), std::bad_alloc);
+  EXPECT_THROW(SlabPool().take(INT64_MAX), std::bad_alloc);
 }
 
 }  // namespace

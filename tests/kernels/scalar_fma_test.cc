@@ -82,6 +82,22 @@ TEST(ScalarFma, AddendNearTheProduct) {
   }
 }
 
+TEST(ScalarFma, ProductNearHalfAnUlpOfTheAddend) {
+  // (1 + u)(1 - v) is just beside 1, which is half an ulp of c: rounding to binary64 first would make a tie
+  // of it.
+  if (!has_hardware()) GTEST_SKIP() << "no fma on this CPU";
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 2000000 && !HasFatalFailure(); ++i) {
+    const uint64_t x = random();
+    const uint32_t u = x & 0xff, v = x >> 63 ? u : x >> 8 & 0xff;
+    const int scale = static_cast<int>(x >> 16 & 63) - 32;
+    const float a = std::ldexp(1.0f + static_cast<float>(u) * 0x1p-23f, scale);
+    const float b = 1.0f - static_cast<float>(v) * 0x1p-24f * (x >> 62 & 1 ? 2.0f : 1.0f);
+    const float c = std::ldexp(1.0f + static_cast<float>(x >> 24 & 0x7fffff) * 0x1p-23f, scale + 24);
+    expect_equal(a, x >> 61 & 1 ? b : -b, c);
+  }
+}
+
 TEST(ScalarFma, SubnormalResults) {
   if (!has_hardware()) GTEST_SKIP() << "no fma on this CPU";
   std::mt19937_64 random(3);

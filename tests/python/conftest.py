@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of all Python tests.
 
-ISOBIT_TEST_LONG=1 draws many more examples; ISOBIT_DEMO_MODEL names a folder with the model of the demo.
+ISOBIT_LONG_TESTS=1 draws many more examples; ISOBIT_DEMO_MODEL names a folder with the model of the demo.
 """
 
 import os
@@ -16,7 +16,7 @@ hypothesis.settings.register_profile(
     "short", max_examples=30, deadline=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.register_profile("long", max_examples=400, deadline=None, print_blob=True)
-hypothesis.settings.load_profile("long" if os.environ.get("ISOBIT_TEST_LONG") else "short")
+hypothesis.settings.load_profile("long" if os.environ.get("ISOBIT_LONG_TESTS") else "short")
 
 
 @pytest.fixture(autouse=True)

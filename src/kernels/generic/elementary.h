@@ -16,6 +16,11 @@ ISOBIT_INLINE f32x16 fma(f32x16 a, float b, float c) { return fma(a, broadcast(b
 ISOBIT_INLINE f32x16 fma(f32x16 a, float b, f32x16 c) { return fma(a, broadcast(b), c); }
 ISOBIT_INLINE f32x16 fnma(f32x16 a, float b, f32x16 c) { return fnma(a, broadcast(b), c); }
 
+/// f(x) of an odd f from y = f(|x|).
+ISOBIT_INLINE f32x16 with_sign_of(f32x16 x, f32x16 y) {
+  return bitcast_f(bitcast_i(y) ^ (bitcast_i(x) & broadcast_i(INT32_MIN)));
+}
+
 /// k[0] + k[1] x + ... + k[N-1] x^(N-1), by fma from the highest.
 template <int N>
 ISOBIT_INLINE f32x16 horner(const float (&k)[N], f32x16 x) {
@@ -93,16 +98,16 @@ ISOBIT_INLINE f32x16 softplus(f32x16 x) { return max(zero(), x) + log1p(exp(-abs
 ISOBIT_INLINE f32x16 sigmoid(f32x16 x) { return broadcast(1.0f) / (broadcast(1.0f) + exp(-x)); }
 ISOBIT_INLINE f32x16 silu(f32x16 x) { return x / (broadcast(1.0f) + exp(-x)); }
 ISOBIT_INLINE f32x16 tanh(f32x16 x) {
-  const f32x16 s = x * x;
-  const f32x16 centre = fma(horner(kTanh, s) * s, x, x);
   const f32x16 a = abs(x);
+  const f32x16 s = a * a;
+  const f32x16 centre = fma(horner(kTanh, s) * s, a, a);
   const f32x16 twice = min(broadcast(kTanhMax), a + a);
   const f32x16 n = exp_n(twice);
   const f32x16 r = exp_r(twice, n);
   const f32x16 power = power_of_two(n);
   const f32x16 one = broadcast(1.0f);
   const f32x16 outer = one - broadcast(2.0f) / fma(exp_slope(r) * r, power, power + one);
-  return select(a <= broadcast(kTanhCut), centre, select(x < zero(), -outer, outer));
+  return with_sign_of(x, select(a <= broadcast(kTanhCut), centre, outer));
 }
 ISOBIT_INLINE f32x16 gelu_tanh(f32x16 x) {
   const f32x16 c = max(broadcast(kGeluTanhMin), min(broadcast(kGeluTanhMax), x));
@@ -161,7 +166,7 @@ ISOBIT_INLINE f32x16 erf_centre(f32x16 x) { return fma(horner(kErf, x * x), x, x
 ISOBIT_INLINE f32x16 erf(f32x16 x) {
   const f32x16 a = abs(x);
   const f32x16 outer = broadcast(1.0f) - erfc_positive(a);
-  return select(a <= broadcast(1.0f), erf_centre(x), select(x < zero(), -outer, outer));
+  return with_sign_of(x, select(a <= broadcast(1.0f), erf_centre(a), outer));
 }
 ISOBIT_INLINE f32x16 erfc(f32x16 x) {
   const f32x16 a = abs(x);
@@ -234,8 +239,7 @@ ISOBIT_INLINE f32x16 sin(f32x16 x) {
   const f32x16 a = abs(x);
   const TrigReduced t = trig_reduce(a);
   const f32x16 y = sin_reduced(t.quadrant, t.r, t.r_lo);
-  const i32x16 sign = bitcast_i(x) & broadcast_i(INT32_MIN);
-  return select(a <= broadcast(kTrigMax), bitcast_f(bitcast_i(y) ^ sign), broadcast(kNaN));
+  return select(a <= broadcast(kTrigMax), with_sign_of(x, y), broadcast(kNaN));
 }
 ISOBIT_INLINE f32x16 cos(f32x16 x) {
   const f32x16 a = abs(x);

@@ -204,14 +204,22 @@ ISOBIT_INLINE i32x16 sar(i32x16 a) {
 }
 
 // Conversions.
-ISOBIT_INLINE i32x16 bitcast_i(f32x16 a) { return __builtin_bit_cast(i32x16, a); }
-ISOBIT_INLINE f32x16 bitcast_f(i32x16 a) { return __builtin_bit_cast(f32x16, a); }
+// Lane by lane: g++ 12 for AArch64 at -O3 reads a structure that was cast whole before it is written.
+ISOBIT_INLINE i32x16 bitcast_i(f32x16 a) {
+  return ints([&](int i) { return __builtin_bit_cast(int32_t, a.v[i]); });
+}
+ISOBIT_INLINE f32x16 bitcast_f(i32x16 a) {
+  return floats([&](int i) { return __builtin_bit_cast(float, a.v[i]); });
+}
 ISOBIT_INLINE f32x16 to_f32(i32x16 a) {
   return floats([&](int i) { return static_cast<float>(a.v[i]); });
 }
 ISOBIT_INLINE i32x16 to_i32(f32x16 a) {
-  // Adding 1.5 * 2^52 leaves the number rounded to nearest even in the low bits of a binary64.
-  return ints([&](int i) { return __builtin_bit_cast(uint64_t, static_cast<double>(a.v[i]) + 0x1.8p52); });
+  return ints([&](int i) {
+    constexpr double kMagic = 0x1.8p52;  // the sum has no bits below 1: rounded to nearest even
+    const double rounded = (static_cast<double>(a.v[i]) + kMagic) - kMagic;
+    return rounded >= -0x1p31 && rounded < 0x1p31 ? static_cast<int32_t>(rounded) : 0;
+  });
 }
 ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
   // The exponent field takes n; where that overflows, a * inf is inf, or NaN for NaN.

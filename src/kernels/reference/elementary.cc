@@ -13,7 +13,7 @@ float fma(float a, float b, float c) { return scalar_fma(a, b, c); }
 float absolute(float x) { return __builtin_fabsf(x); }
 int32_t bits_of(float x) { return __builtin_bit_cast(int32_t, x); }
 float float_of(int32_t bits) { return __builtin_bit_cast(float, bits); }
-/// y with the sign of x flipped in where x is negative (y >= 0, or of a function that is odd in x).
+/// f(x) of an odd f from y = f(|x|).
 float with_sign_of(float x, float y) { return float_of(bits_of(y) ^ (bits_of(x) & INT32_MIN)); }
 
 /// k[0] + k[1] x + ..., by fma from the highest coefficient.
@@ -50,6 +50,7 @@ float log_sum(int e, float f) {
 /// > kTailMax. What rounding takes away is kept in the variables _lo, so that three roundings matter in all.
 float normal_tail(float a, float s, float s_lo, float numerator, const TailShape& shape) {
   if (s > kTailMax) return 0.0f;
+  if (s != s) return s;
   const float d = a + shape.shift;
   const float d_lo = shape.shift - (d - a);
   const float quotient = numerator / d;
@@ -130,8 +131,8 @@ float silu_ref(float x) { return x / (1.0f + exp_ref(-x)); }
 float tanh_ref(float x) {
   const float a = absolute(x);
   if (a <= kTanhCut) {
-    const float s = x * x;
-    return fma(horner(kTanh, s) * s, x, x);
+    const float s = a * a;
+    return with_sign_of(x, fma(horner(kTanh, s) * s, a, a));
   }
   if (x != x) return x;
   const float twice = kTanhMax < a + a ? kTanhMax : a + a;
@@ -166,7 +167,7 @@ float gelu_tanh_ref(float x) {
 
 float erf_ref(float x) {
   const float a = absolute(x);
-  return a <= 1.0f ? erf_centre(x) : with_sign_of(x, 1.0f - erfc_positive(a));
+  return with_sign_of(x, a <= 1.0f ? erf_centre(a) : 1.0f - erfc_positive(a));
 }
 
 float erfc_ref(float x) {

@@ -72,29 +72,29 @@ def exp(x):
 
 # tanh
 
-TANH_CUT, TANH_MAX = f32(0.9), f32(20)
+TANH_CUT, TANH_MAX = f32(1), f32(20)
 TANH = c(
-    "-0x1.55554ep-2",
-    "0x1.110f38p-3",
-    "-0x1.b9ca4ep-5",
-    "0x1.62f1cap-6",
-    "-0x1.0ed7aap-7",
-    "0x1.529d64p-9",
-    "-0x1.ddd8c4p-12",
+    "-0x1.55553cp-2",
+    "0x1.110be4p-3",
+    "-0x1.b9623ap-5",
+    "0x1.6009a6p-6",
+    "-0x1.045ff4p-7",
+    "0x1.2da01ep-9",
+    "-0x1.77cd58p-12",
 )
 
 
 def tanh(x):
     x = np.asarray(x, f32)
     a = np.abs(x)
-    s = np.where(a <= TANH_CUT, x, f32(0)) ** 2
-    centre = fma(horner(TANH, s) * s, x, x)
+    s = np.where(a <= TANH_CUT, a, f32(0)) ** 2
+    centre = fma(horner(TANH, s) * s, a, a)
     twice = np.minimum(a + a, TANH_MAX)
     n = exp_n(twice)
     r = fma(-n, LN2_LO, fma(-n, LN2_HI, twice))
     power = np.ldexp(f32(1), n.astype(np.int32))
     tail = f32(1) - f32(2) / fma(exp_slope(r) * r, power, power + f32(1))
-    return np.where(a <= TANH_CUT, centre, np.copysign(tail, x))
+    return np.copysign(np.where(a <= TANH_CUT, centre, tail), x)
 
 
 # silu, gelu_tanh, gelu
