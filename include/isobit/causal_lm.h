@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "isobit/mamba_block.h"
 #include "isobit/model_plan.h"
 #include "isobit/tensor.h"
 #include "isobit/transformer_block.h"
@@ -30,7 +31,7 @@ struct LoadOptions {
 
 class CausalLM;
 
-/// One TransformerState per layer, all at the same number of cached tokens; bound to the model that allocated
+/// One state per layer, all at the same number of cached tokens; bound to the model that allocated
 /// it.
 class CausalLMState {
  public:
@@ -41,7 +42,10 @@ class CausalLMState {
   int64_t max_tokens() const;
   int64_t position() const;  ///< tokens consumed so far
   int64_t n_layers() const;
+  /// The state of a transformer layer, or of a Mamba layer; ValueError for one of another kind.
   TransformerState& layer(int64_t i);
+  MambaState& mamba_layer(int64_t i);
+  bool is_mamba(int64_t i) const;
 
  private:
   friend class CausalLM;
@@ -67,8 +71,10 @@ class CausalLM {
   const ModelPlan& plan() const;
   int64_t max_positions() const;
   const std::vector<std::string>& unused_names() const;
-  TransformerBlock block(int64_t i) const;  ///< layer i, sharing its weights
-  bool tied() const;                        ///< whether head and embedding are one tensor
+  /// Layer i, sharing its weights; ValueError where it is of another kind.
+  TransformerBlock block(int64_t i) const;
+  MambaBlock mamba_block(int64_t i) const;
+  bool tied() const;  ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
   /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.

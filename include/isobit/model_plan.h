@@ -5,9 +5,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "isobit/mamba_options.h"
+#include "isobit/mamba_state.h"
 #include "isobit/transformer_options.h"
 
 namespace isobit {
@@ -42,7 +45,7 @@ struct WeightSource {
 
 struct ModelPlan {
   std::string model_type;
-  std::string kind;  ///< "transformer"
+  std::string kind;  ///< "transformer", "mamba1", "mamba2", "mamba3" or "hybrid"
   int64_t n_layers = 0;
   int64_t d_model = 0;
   int64_t vocab_size = 0;
@@ -56,7 +59,14 @@ struct ModelPlan {
   std::string embed_name;
   std::string norm_name;
   std::string head_name;  ///< also named when tied: a stored head that differs from the embedding is used
-  std::vector<TransformerOptions> layers;                ///< options of each layer (windows can differ)
+  std::vector<TransformerOptions> layers;  ///< options of each layer (windows can differ)
+  /// Empty where all layers are transformer layers. Else of each layer its options if it is a Mamba layer;
+  /// where it has none it is a transformer layer of `layers`.
+  std::vector<std::optional<MambaOptions>> mamba_layers;
+  MambaShape mamba_shape;  ///< sizes that each Mamba layer must turn out to have
+  bool is_mamba(int64_t layer) const {
+    return !mamba_layers.empty() && mamba_layers[static_cast<size_t>(layer)].has_value();
+  }
   std::vector<std::vector<WeightSource>> layer_weights;  ///< [layer] -> its weights
   /// All names the plan reads, in order, each once.
   std::vector<std::string> checkpoint_names() const;

@@ -16,6 +16,7 @@
 #include "input.h"
 #include "isobit/causal_lm.h"
 #include "isobit/error.h"
+#include "mamba.h"
 #include "model_state.h"
 #include "transformer.h"
 
@@ -227,10 +228,12 @@ void bind_model(nb::module_& m) {
       "stops.");
   model.def(
       "_block",
-      [](const Model& m, int64_t i) {
-        return Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))};
+      [](const Model& m, int64_t i) -> nb::object {
+        if (i >= 0 && i < m.impl->plan().n_layers && m.impl->plan().is_mamba(i))
+          return nb::cast(MambaObject{std::make_shared<const isobit::MambaBlock>(m.impl->mamba_block(i))});
+        return nb::cast(Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
       },
-      "i"_a, "Layer i, sharing its weights.");
+      "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"), "Layer i, sharing its weights.");
   model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
             "Copies of all weights by checkpoint name.");
   model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });

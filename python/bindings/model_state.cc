@@ -21,6 +21,10 @@ ModelState copy(const ModelState& source) {
   InUse use(source.in_use, kOp);
   ModelState result(source.model, source.impl->batch_size(), source.impl->max_tokens());
   for (int64_t i = 0; i < source.impl->n_layers(); ++i) {
+    if (source.impl->is_mamba(i)) {
+      result.impl->mamba_layer(i) = source.impl->mamba_layer(i).copy();
+      continue;
+    }
     isobit::TransformerState& layer = source.impl->layer(i);
     const auto k = layer.k_cache(), v = layer.v_cache();
     result.impl->layer(i) = isobit::TransformerState(
@@ -43,17 +47,29 @@ ModelState::ModelState(std::shared_ptr<const isobit::CausalLM> of, int64_t batch
       impl(std::make_shared<isobit::CausalLMState>(model->allocate_state(batch_size, max_tokens))),
       in_use(std::make_shared<bool>(false)) {
   for (int64_t i = 0; i < impl->n_layers(); ++i) {
-    auto core = std::make_shared<StateCore>();
-    core->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
-    core->in_use = in_use;
-    layers.push_back(std::move(core));
+    if (impl->is_mamba(i)) {
+      auto core = std::make_shared<MambaCore>();
+      core->impl = std::shared_ptr<isobit::MambaState>(impl, &impl->mamba_layer(i));
+      core->in_use = in_use;
+      layers.emplace_back(std::move(core));
+    } else {
+      auto core = std::make_shared<StateCore>();
+      core->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
+      core->in_use = in_use;
+      layers.emplace_back(std::move(core));
+    }
   }
 }
 
 void ModelState::release_buffers() {
   for (const auto& layer : layers) {
-    layer->k_buffer.reset();
-    layer->v_buffer.reset();
+    if (const auto* mamba = std::get_if<std::shared_ptr<MambaCore>>(&layer)) {
+      (*mamba)->held.clear();
+    } else {
+      const auto& core = std::get<std::shared_ptr<StateCore>>(layer);
+      core->k_buffer.reset();
+      core->v_buffer.reset();
+    }
   }
 }
 
@@ -63,7 +79,7 @@ ModelState* read_model_state(nb::handle object, const std::string& op, bool none
     throw TypeError(message(op, "state", "a CausalLMState", class_name(object)));
   ModelState* state = nb::cast<ModelState*>(object);
   for (const auto& layer : state->layers) {
-    if (layer->has_session)
+    if (std::visit([](const auto& core) { return core->has_session; }, layer))
       throw ValueError(message(op, "state", "layers without an open decode session", "one with"));
   }
   return state;
@@ -71,7 +87,7 @@ ModelState* read_model_state(nb::handle object, const std::string& op, bool none
 
 void bind_model_state(nb::module_& m) {
   nb::class_<ModelState> cls(m, "CausalLMState",
-                             "One TransformerState a layer, all at the same position. Belongs to the model "
+                             "One state a layer, all at the same position. Belongs to the model "
                              "that allocated it; a copy\n"
                              "(copy.copy or copy.deepcopy) continues on its own from where this one is.");
   cls.def_prop_ro("batch_size", [](const ModelState& s) { return s.impl->batch_size(); });
@@ -82,10 +98,14 @@ void bind_model_state(nb::module_& m) {
       "layers",
       [](const ModelState& s) {
         nb::list result;
-        for (const auto& core : s.layers) result.append(nb::cast(State{core}));
+        for (const auto& layer : s.layers)
+          if (const auto* mamba = std::get_if<std::shared_ptr<MambaCore>>(&layer))
+            result.append(wrap_mamba_state(*mamba));
+          else
+            result.append(nb::cast(State{std::get<std::shared_ptr<StateCore>>(layer)}));
         return result;
       },
-      nb::sig("def layers(self) -> list[TransformerState]"));
+      nb::sig("def layers(self) -> list[typing.Any]"), "The state of each layer.");
   cls.def("__copy__", copy);
   cls.def(
       "__deepcopy__", [](const ModelState& s, nb::handle) { return copy(s); }, "memo"_a,

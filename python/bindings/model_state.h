@@ -6,9 +6,11 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "isobit/causal_lm.h"
+#include "mamba.h"
 #include "state.h"
 
 namespace isobit::python {
@@ -19,7 +21,7 @@ struct ModelState {
   std::shared_ptr<const isobit::CausalLM> model;  // alive, so that no later model can be taken for it
   std::shared_ptr<isobit::CausalLMState> impl;
   std::shared_ptr<bool> in_use;
-  std::vector<std::shared_ptr<StateCore>> layers;
+  std::vector<std::variant<std::shared_ptr<StateCore>, std::shared_ptr<MambaCore>>> layers;
 
   /// After a call that read the edits of the layers' documented buffers.
   void release_buffers();

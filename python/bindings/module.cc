@@ -6,7 +6,9 @@
 #include "checkpoint.h"
 #include "diagnostics.h"
 #include "errors.h"
+#include "linalg.h"
 #include "lowbit.h"
+#include "mamba.h"
 #include "model.h"
 #include "plan.h"
 #include "runtime.h"
@@ -24,9 +26,12 @@ NB_MODULE(_core, m) {
   bind_state(m);
   bind_transformer(m);
   bind_session(m);
+  bind_mamba_state(m);
+  bind_mamba(m);
   bind_plan(m);
   bind_checkpoint(m);
   bind_model(m);
+  bind_linalg(m);
   bind_lowbit(m);
   bind_runtime(m);
   bind_diagnostics(m);

@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "isobit/error.h"
 #include "isobit/model_plan.h"
+#include "mamba.h"
 #include "options.h"
 
 namespace nb = nanobind;
@@ -18,7 +19,7 @@ namespace isobit::python {
 namespace {
 
 size_t layer_index(const ModelPlan& plan, int64_t i) {
-  if (i < 0 || i >= plan.n_layers || static_cast<size_t>(i) >= plan.layers.size()) {
+  if (i < 0 || i >= plan.n_layers || static_cast<size_t>(i) >= plan.layer_weights.size()) {
     throw nb::index_error(
         message("ModelPlan", "layer", "0.." + std::to_string(plan.n_layers - 1), std::to_string(i)).c_str());
   }
@@ -39,7 +40,9 @@ nb::list layer_weights(const ModelPlan& plan, int64_t i) {
 
 // Keywords of TransformerBlock for one layer; `sizes` also the head counts.
 nb::dict keywords(const ModelPlan& plan, int64_t i, bool sizes) {
-  nb::dict d = options_dict(plan.layers[layer_index(plan, i)]);
+  const size_t layer = layer_index(plan, i);
+  if (plan.is_mamba(i)) return mamba_options_dict(*plan.mamba_layers[layer]);
+  nb::dict d = options_dict(plan.layers[layer]);
   if (!sizes) {
     for (const char* key : {"n_heads", "n_kv_heads", "head_dim"}) nb::del(d[key]);
   }
@@ -69,7 +72,7 @@ void bind_plan(nb::module_& m) {
                              "What a config.json means: sizes, the options of each layer, and where each "
                              "weight lies in the checkpoint.");
   plan.def_ro("model_type", &ModelPlan::model_type);
-  plan.def_ro("kind", &ModelPlan::kind, "'transformer'");
+  plan.def_ro("kind", &ModelPlan::kind, "'transformer', 'mamba1', 'mamba2', 'mamba3' or 'hybrid'.");
   plan.def_ro("n_layers", &ModelPlan::n_layers);
   plan.def_ro("d_model", &ModelPlan::d_model);
   plan.def_ro("vocab_size", &ModelPlan::vocab_size);
@@ -93,7 +96,7 @@ void bind_plan(nb::module_& m) {
   plan.def_prop_ro(
       "block_kwargs", [](const ModelPlan& p) { return keywords(p, 0, true); },
       nb::sig("def block_kwargs(self) -> dict[str, typing.Any]"),
-      "The keywords that build layer 0 as a TransformerBlock.");
+      "The keywords that build layer 0 as a block.");
   plan.def(
       "layer_kwargs", [](const ModelPlan& p, int64_t i) { return keywords(p, i, true); }, "i"_a,
       nb::sig("def layer_kwargs(self, i: int) -> dict[str, typing.Any]"),

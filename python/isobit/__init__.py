@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from . import lowbit, models, transformer
+from . import linalg, lowbit, mamba, models, transformer
 from ._core import (
     active_isa,
     available_isas,
@@ -20,20 +20,45 @@ from ._core import (
 from ._errors import NonFiniteError
 from ._modes import numeric_mode, numeric_profile, numeric_profiles, set_numeric_mode, set_numeric_profile
 from .array import Array
+from .mamba import (
+    Mamba1Block,
+    Mamba1BlockInference,
+    Mamba1State,
+    Mamba2Block,
+    Mamba2BlockInference,
+    Mamba2State,
+    Mamba3Block,
+    Mamba3BlockInference,
+    Mamba3State,
+)
+from .samba import SambaConfig, SambaInference
 from .transformer import TransformerBlock, TransformerBlockInference, TransformerState
 
 __version__ = version()
 
 __all__ = [
     "Array",
+    "Mamba1Block",
+    "Mamba1BlockInference",
+    "Mamba1State",
+    "Mamba2Block",
+    "Mamba2BlockInference",
+    "Mamba2State",
+    "Mamba3Block",
+    "Mamba3BlockInference",
+    "Mamba3State",
     "NonFiniteError",
+    "SambaConfig",
+    "SambaInference",
     "TransformerBlock",
     "TransformerBlockInference",
     "TransformerState",
     "active_isa",
     "available_isas",
     "contract_version",
+    "linalg",
     "lowbit",
+    "mamba",
     "measure",
     "models",
     "num_threads",
@@ -50,9 +75,7 @@ __all__ = [
 ]
 
 # Names of the interface that this version does not provide.
-_NOT_PROVIDED = {"SambaConfig", "SambaInference", "SambaStack", "mamba", "training"}.union(
-    f"Mamba{n}{part}" for n in (1, 2, 3) for part in ("Block", "BlockInference", "State")
-)
+_NOT_PROVIDED = {"SambaStack", "training"}
 
 
 def __getattr__(name: str) -> NoReturn:
@@ -64,6 +87,7 @@ def __getattr__(name: str) -> NoReturn:
 # Users meet the compiled classes under the names of the package, and so do pickles.
 for _module, _classes in {
     "isobit": (Array, NonFiniteError, TransformerState),
+    "isobit.mamba": (mamba.Mamba1State, mamba.Mamba2State, mamba.Mamba3State),
     "isobit.transformer": (transformer.TransformerDecodeSession,),
     "isobit.models": (
         models.CausalLMState,

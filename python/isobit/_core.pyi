@@ -5,7 +5,7 @@
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 class Array:
     """
@@ -279,6 +279,179 @@ class TransformerDecodeSession:
     def __enter__(self) -> TransformerDecodeSession: ...
     def __exit__(self, *exception: Any) -> None: ...
 
+class MambaState:
+    """What the states of Mamba blocks share."""
+
+    @property
+    def batch_size(self) -> int: ...
+    def tokens(self) -> list[int]:
+        """Tokens each row has consumed since it was made or reset."""
+
+    def reset(self) -> None:
+        """Back to zeros."""
+
+    def __reduce__(self) -> Any: ...
+    def __repr__(self) -> str: ...
+
+class Mamba1State(MambaState):
+    """
+    conv_window (B, channels, width): the last inputs of the convolution, oldest first; h (B, channels, states).
+
+    The buffers are shared memory, exact after every token: what is written into them is honoured by the next call, which
+    also updates arrays that are still held. Arrays given to the constructor are copied. ValueError for shapes that do not
+    fit each other or non-finite values; TypeError for another dtype than float32. Pickles byte for byte.
+    """
+
+    def __init__(self, conv_window: Any, h: Any) -> None: ...
+    @property
+    def conv_window(self) -> Array: ...
+    @conv_window.setter
+    def conv_window(self, buffer: Any, /) -> None: ...
+    @property
+    def h(self) -> Array: ...
+    @h.setter
+    def h(self, buffer: Any, /) -> None: ...
+    def __copy__(self) -> Mamba1State: ...
+    def __deepcopy__(self, memo: Any, /) -> Mamba1State: ...
+
+class Mamba2State(MambaState):
+    """
+    conv_window (B, channels of x, B and C, width): the last inputs of the convolution, oldest first; h
+    (B, heads, head_dim, states).
+
+    The buffers are shared memory, exact after every token: what is written into them is honoured by the next call, which
+    also updates arrays that are still held. Arrays given to the constructor are copied. ValueError for shapes that do not
+    fit each other or non-finite values; TypeError for another dtype than float32. Pickles byte for byte.
+    """
+
+    def __init__(self, conv_window: Any, h: Any) -> None: ...
+    @property
+    def conv_window(self) -> Array: ...
+    @conv_window.setter
+    def conv_window(self, buffer: Any, /) -> None: ...
+    @property
+    def h(self) -> Array: ...
+    @h.setter
+    def h(self, buffer: Any, /) -> None: ...
+    def __copy__(self) -> Mamba2State: ...
+    def __deepcopy__(self, memo: Any, /) -> Mamba2State: ...
+
+class Mamba3State(MambaState):
+    """
+    theta (B, heads, angles), h (B, heads, head_dim, states), k (B, heads, states), or (B, rank, heads, states) where the
+    rank is above 1: the last token's rotated key; v (B, heads, head_dim): its input.
+
+    The buffers are shared memory, exact after every token: what is written into them is honoured by the next call, which
+    also updates arrays that are still held. Arrays given to the constructor are copied. ValueError for shapes that do not
+    fit each other or non-finite values; TypeError for another dtype than float32. Pickles byte for byte.
+    """
+
+    def __init__(self, theta: Any, h: Any, k: Any, v: Any) -> None: ...
+    def set_input_states(self, theta: Any, h: Any, k: Any, v: Any) -> None:
+        """
+        Replaces all four buffers: what follows continues bit for bit from where they were taken.
+        """
+
+    @property
+    def theta(self) -> Array: ...
+    @theta.setter
+    def theta(self, buffer: Any, /) -> None: ...
+    @property
+    def h(self) -> Array: ...
+    @h.setter
+    def h(self, buffer: Any, /) -> None: ...
+    @property
+    def k(self) -> Array: ...
+    @k.setter
+    def k(self, buffer: Any, /) -> None: ...
+    @property
+    def v(self) -> Array: ...
+    @v.setter
+    def v(self, buffer: Any, /) -> None: ...
+    def __copy__(self) -> Mamba3State: ...
+    def __deepcopy__(self, memo: Any, /) -> Mamba3State: ...
+
+class MambaBlock:
+    """The compiled half of the Mamba blocks."""
+
+    @overload
+    def __init__(self, weights: Mapping[str, Any], version: int, options: dict[str, Any]) -> None: ...
+    @overload
+    def __init__(self, other: MambaBlock) -> None: ...
+    def _replace(self, other: MambaBlock) -> None:
+        """Takes the weights and options of another block."""
+
+    def forward(self, x: Any, state: MambaState | None = None, *, lengths: Any = None) -> Array:
+        """
+        x: (B, L, d_model) float32 -> hidden states of the same shape. With a state the tokens continue it; without, they
+        begin. lengths: B integers in 1..L; outputs past a row's length are +0, a row's state ends at its own length, and
+        all else equals the row alone, bit for bit. TypeError for another dtype, ValueError for a wrong shape, a state that
+        does not fit or non-finite values, all before any work.
+        """
+
+    def __call__(self, x: Any, state: MambaState | None = None, *, lengths: Any = None) -> Array:
+        """
+        x: (B, L, d_model) float32 -> hidden states of the same shape. With a state the tokens continue it; without, they
+        begin. lengths: B integers in 1..L; outputs past a row's length are +0, a row's state ends at its own length, and
+        all else equals the row alone, bit for bit. TypeError for another dtype, ValueError for a wrong shape, a state that
+        does not fit or non-finite values, all before any work.
+        """
+
+    def step(self, x: Any, state: MambaState) -> Array:
+        """
+        One token a row: x (B, d_model) or (B, 1, d_model) float32 -> the same shape; the bits that forward gives.
+        """
+
+    def allocate_state(self, batch_size: int) -> Any:
+        """A state of zeros."""
+
+    def parameters(self) -> dict[str, Array]:
+        """
+        Float32 copies of the weights by name, exactly as given or as their stored form widens.
+        """
+
+    def _options(self) -> dict[str, Any]: ...
+    def _sizes(self) -> dict[str, int]: ...
+    @property
+    def weight_format(self) -> str:
+        """In which format the projections are kept."""
+
+    @property
+    def _version(self) -> int: ...
+
+class MambaDecodeSession:
+    """
+    Many steps on one state: ``with block.decode_session(state) as session: session.step(x)``. Outputs equal
+    block.step and block.forward byte for byte. While it is open the session owns the state and uses the weights
+    that the block had when it was opened.
+    """
+
+    def __init__(self, block: MambaBlock, state: MambaState) -> None: ...
+    def step(self, x: Any) -> Array:
+        """As block.step(x, state)."""
+
+    def forward(self, x: Any) -> Array:
+        """As block.forward(x, state)."""
+
+    def sync_state(self) -> None:
+        """Makes the state's buffers current."""
+
+    def load_state(self) -> None:
+        """Takes over edits of the state's buffers."""
+
+    def close(self) -> None:
+        """Gives the state back, current. Does nothing when closed already."""
+
+    def discard(self) -> None:
+        """As close(): on the CPU the state is current anyway."""
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def state(self) -> MambaState: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: Any) -> None: ...
+
 class HFConfig:
     """A parsed config.json."""
 
@@ -301,7 +474,7 @@ class ModelPlan:
     def model_type(self) -> str: ...
     @property
     def kind(self) -> str:
-        """'transformer'"""
+        """'transformer', 'mamba1', 'mamba2', 'mamba3' or 'hybrid'."""
 
     @property
     def n_layers(self) -> int: ...
@@ -339,7 +512,7 @@ class ModelPlan:
 
     @property
     def block_kwargs(self) -> dict[str, Any]:
-        """The keywords that build layer 0 as a TransformerBlock."""
+        """The keywords that build layer 0 as a block."""
 
     def layer_kwargs(self, i: int) -> dict[str, Any]:
         """The keywords that build layer i (windows can differ)."""
@@ -452,7 +625,7 @@ def write_safetensors(
 
 class CausalLMState:
     """
-    One TransformerState a layer, all at the same position. Belongs to the model that allocated it; a copy
+    One state a layer, all at the same position. Belongs to the model that allocated it; a copy
     (copy.copy or copy.deepcopy) continues on its own from where this one is.
     """
 
@@ -465,7 +638,9 @@ class CausalLMState:
         """Tokens consumed so far."""
 
     @property
-    def layers(self) -> list[TransformerState]: ...
+    def layers(self) -> list[Any]:
+        """The state of each layer."""
+
     def __copy__(self) -> CausalLMState: ...
     def __deepcopy__(self, memo: Any, /) -> CausalLMState: ...
     def __repr__(self) -> str: ...
@@ -535,7 +710,7 @@ class CausalLM:
         generate, calling on_token(step, [id of each row], logits (B, vocab_size)) after each column; False stops.
         """
 
-    def _block(self, i: int) -> TransformerBlock:
+    def _block(self, i: int) -> Any:
         """Layer i, sharing its weights."""
 
     def parameters(self) -> dict[str, Array]:
@@ -570,20 +745,23 @@ class CausalLM:
     @property
     def kind(self) -> str: ...
 
-def round_to_bf16(value: Any, name: str) -> Array:
+def matmul(a: Any, b: Any, transpose_a: bool, transpose_b: bool, out: Any) -> Any:
+    """a @ b of float32 matrices."""
+
+def round_to_bf16(value: Any, op: str, name: str) -> Array:
     """
     float32 of any shape -> bfloat16 bits (uint16), rounded to nearest even.
     """
 
-def widen_bf16(bits: Any) -> Array:
+def widen_bf16(bits: Any, op: str) -> Array:
     """bfloat16 bits (uint16, any shape) -> float32, exactly."""
 
-def quantize_int8(value: Any, name: str) -> tuple[Array, Array]:
+def quantize_int8(value: Any, op: str, name: str) -> tuple[Array, Array]:
     """
     float32 (rows, k) -> codes (int8, rows, k) and exponents (int32, rows).
     """
 
-def widen_int8(codes: Any, exponents: Any, name: str) -> Array:
+def widen_int8(codes: Any, exponents: Any, op: str, name: str) -> Array:
     """codes * 2^exponent of the row, float32, exactly."""
 
 def available_isas() -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _core
-from ._core import widen_bf16
 from .array import Array
 
 __all__ = [
@@ -64,7 +63,7 @@ class Int8Weight:
     format = "int8"
 
     def __init__(self, codes: Any, exponents: Any) -> None:
-        _core.widen_int8(codes, exponents, "Int8Weight")
+        _core.widen_int8(codes, exponents, "Int8Weight", "")
         self.codes = Array.from_buffer(codes)
         self.exponents = Array.from_buffer(exponents)
 
@@ -118,8 +117,8 @@ def pack_one(value: Any, fmt: str, name: str = "value") -> Any:
     if len(array.shape) != 2:
         raise ValueError(f"[lowbit] {name!r}: expected rank 2, got shape {array.shape}")
     if fmt == "bfloat16":
-        return BF16Weight(_core.round_to_bf16(array, f"'{name}'"))
-    return Int8Weight(*_core.quantize_int8(array, f"'{name}'"))
+        return BF16Weight(_core.round_to_bf16(array, "lowbit", f"'{name}'"))
+    return Int8Weight(*_core.quantize_int8(array, "lowbit", f"'{name}'"))
 
 
 def pack(weights: Mapping[str, Any], fmt: str) -> dict[str, Any]:
@@ -134,12 +133,17 @@ def pack(weights: Mapping[str, Any], fmt: str) -> dict[str, Any]:
     return packed
 
 
+def widen_bf16(bits: Any) -> Array:
+    """bfloat16 bits (uint16, any shape) -> float32, exactly."""
+    return _core.widen_bf16(bits, "lowbit")
+
+
 def materialize_one(value: Any, name: str = "value") -> Any:
     """The float32 values of a packed weight; anything else as it is."""
     if isinstance(value, BF16Weight):
         return widen_bf16(value.bits)
     if isinstance(value, Int8Weight):
-        return _core.widen_int8(value.codes, value.exponents, f"'{name}'")
+        return _core.widen_int8(value.codes, value.exponents, "lowbit", f"'{name}'")
     return value
 
 

@@ -21,7 +21,8 @@ from ._core import (
 )
 from ._errors import UnsupportedModel
 from .array import Array
-from .transformer import TransformerBlock, _from_compiled
+from .mamba import _from_compiled as _mamba_from_compiled
+from .transformer import _from_compiled
 
 if TYPE_CHECKING:
     from .text import Tokenizer
@@ -210,9 +211,13 @@ class CausalLM(_core.CausalLM):
         return "cpu"
 
     @property
-    def blocks(self) -> list[TransformerBlock]:
+    def blocks(self) -> list[Any]:
         """The layers as blocks, which share the model's weights."""
-        return [_from_compiled(self._block(i)) for i in range(self.n_layers)]
+        compiled = [self._block(i) for i in range(self.n_layers)]
+        return [
+            _mamba_from_compiled(block) if isinstance(block, _core.MambaBlock) else _from_compiled(block)
+            for block in compiled
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("[CausalLM] pickle: not provided; load the model from its directory again")

@@ -84,7 +84,7 @@ class TransformerBlock(_core.TransformerBlock):
         }
         self._choose(numeric_profile, numeric_mode, device)
         if hasattr(weights, "items"):
-            options["weight_format"] = _stored_format(type(self).__name__, weights, weight_format)
+            options["weight_format"] = _modes.stored_format(type(self).__name__, weights, weight_format)
             weights = lowbit.materialize(weights)
         super().__init__(weights, options)
         self._read_back()
@@ -141,17 +141,7 @@ class TransformerBlock(_core.TransformerBlock):
 
         A session that is open keeps the weights it was opened with.
         """
-        wanted = self.get_params()
-        unknown = [name for name in params if name not in wanted]
-        if unknown:
-            known = ", ".join(wanted)
-            raise ValueError(
-                f"[{type(self).__name__}] set_params: expected one of {known}, got {unknown[0]!r}"
-            )
-        packed = params.get("weights")
-        if packed is not None and hasattr(packed, "items") and lowbit.format_of(packed) != "float32":
-            wanted["weight_format"] = None
-        wanted.update(params)
+        wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
         replacement = TransformerBlock(**wanted)
         self._replace(replacement)
         self._choose(replacement.numeric_profile, replacement.numeric_mode, replacement.device)
@@ -179,17 +169,6 @@ class TransformerBlock(_core.TransformerBlock):
 
 class TransformerBlockInference(TransformerBlock):
     """TransformerBlock on the CPU, forward only: the same constructor, methods and bits."""
-
-
-def _stored_format(name: str, weights: Mapping[str, Any], asked: str | None) -> str:
-    """The format to keep the projections in: the one asked for, else the one the weights come in."""
-    given = lowbit.format_of(weights)
-    if asked is None:
-        return given
-    _modes.check_weight_format(name, asked)
-    if given not in ("float32", asked):
-        raise ValueError(f"[{name}] weight_format: expected None or {given!r}, as packed, got {asked!r}")
-    return asked
 
 
 def _rebuild(cls: type[TransformerBlock], params: dict[str, Any]) -> TransformerBlock:

@@ -106,7 +106,13 @@ struct Checkpoint::Impl {
     std::sort(found.begin(), found.end());
     const std::string expected =
         std::string("expected ") + kIndexName + ", " + kSingleName + " or one *.safetensors, ";
-    if (found.empty()) throw FileNotFound(at(path) + expected + "got none of them");
+    const bool pickled =
+        present(path / "pytorch_model.bin") || present(path / "pytorch_model.bin.index.json");
+    if (found.empty())
+      throw FileNotFound(at(path) + expected +
+                         (pickled ? "got pickled weights (pytorch_model.bin), which are not read: "
+                                    "store them as safetensors"
+                                  : "got none of them"));
     if (found.size() > 1) throw ValueError(at(path) + expected + "got " + list(found));
     add_file(path / found[0]);
   }

@@ -80,6 +80,31 @@ std::vector<double> ConfigFields::positives(const std::string& field, int64_t co
   return out;
 }
 
+std::pair<double, double> ConfigFields::limits_or(const std::string& field,
+                                                  std::pair<double, double> fallback) const {
+  const json* value = find(field);
+  if (value == nullptr || value->is_null()) return fallback;
+  const bool pair =
+      value->is_array() && value->size() == 2 && (*value)[0].is_number() && (*value)[1].is_number();
+  const double low = pair ? (*value)[0].get<double>() : 0, high = pair ? (*value)[1].get<double>() : 0;
+  if (!pair || !(low >= 0) || !std::isfinite(static_cast<float>(low)) || !(high >= low))
+    refuse(field, "a pair of numbers 0 <= lower <= upper, the lower one finite");
+  return {low, high};
+}
+
+std::vector<int64_t> ConfigFields::integers(const std::string& field, int64_t low, int64_t high) const {
+  const json* value = find(field);
+  if (value == nullptr || value->is_null()) return {};
+  std::vector<int64_t> out;
+  const auto fits = [&](const json& n) {
+    return n.is_number_integer() && n.get<double>() >= static_cast<double>(low) &&
+           n.get<double>() <= static_cast<double>(high);
+  };
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), fits))
+    refuse(field, "a list of integers in " + std::to_string(low) + ".." + std::to_string(high));
+  return value->get<std::vector<int64_t>>();
+}
+
 std::vector<std::string> ConfigFields::strings(const std::string& field, int64_t count) const {
   const json* value = find(field);
   if (value == nullptr || !value->is_array() || static_cast<int64_t>(value->size()) != count ||
@@ -117,6 +142,12 @@ std::optional<ConfigFields> ConfigFields::object(const std::string& field) const
   if (value == nullptr || value->is_null()) return std::nullopt;
   if (!value->is_object()) refuse(field, "an object or null");
   if (value->empty()) return std::nullopt;
+  return ConfigFields(*value, prefix_ + field + ".");
+}
+
+ConfigFields ConfigFields::section(const std::string& field) const {
+  const json* value = find(field);
+  if (value == nullptr || !value->is_object()) refuse(field, "an object");
   return ConfigFields(*value, prefix_ + field + ".");
 }
 

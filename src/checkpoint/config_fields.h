@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isobit/model_plan.h"
@@ -28,6 +29,10 @@ class ConfigFields {
   int64_t integer(const std::string& field, int64_t low, int64_t high) const;
   double positive(const std::string& field) const;  ///< finite and > 0, also after rounding to float32
   std::vector<double> positives(const std::string& field, int64_t count) const;
+  /// A pair of numbers 0 <= lower <= upper, the upper one perhaps infinite. Absent or null: the fallback.
+  std::pair<double, double> limits_or(const std::string& field, std::pair<double, double> fallback) const;
+  /// A list of integers in low..high. Absent or null: none.
+  std::vector<int64_t> integers(const std::string& field, int64_t low, int64_t high) const;
   std::vector<std::string> strings(const std::string& field, int64_t count) const;
 
   /// Absent: the fallback. Null is refused as any other wrong type.
@@ -38,6 +43,8 @@ class ConfigFields {
 
   /// The object in a field; nothing when the key is absent, null or {}.
   std::optional<ConfigFields> object(const std::string& field) const;
+  /// The object in a field, perhaps empty; anything else is refused.
+  ConfigFields section(const std::string& field) const;
   bool has_object_value() const;  ///< whether the value of any field is an object
 
   [[noreturn]] void refuse(const std::string& field, const std::string& expected) const;

@@ -32,6 +32,9 @@ HFConfig HFConfig::from_text(const std::string& text, std::filesystem::path path
   const auto json = std::make_shared<Json>();
   json->root = parse_json(text, where);
   if (!json->root.is_object()) throw ValueError(where + ": expected a JSON object, got " + show(json->root));
+  // The format of the mamba_ssm package names no type; its fields do.
+  if (!json->root.contains("model_type") && json->root.contains("ssm_cfg") && json->root.contains("d_model"))
+    json->root["model_type"] = "mamba_ssm";
   const auto model_type = json->root.find("model_type");
   if (model_type == json->root.end() || !model_type->is_string())
     throw ValueError(where + ": model_type: expected a string, " + hint(json->root));

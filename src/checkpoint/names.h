@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor names as checkpoints really spell them: the "model." prefix may be absent, and some buffers mean
-// nothing.
+// Tensor names as checkpoints really spell them: the prefix "model." or "backbone." may be absent, and some
+// buffers mean nothing.
 #pragma once
 
 #include <string>
@@ -9,14 +9,19 @@
 namespace isobit {
 
 /// The name under which `names` (anything with contains(name)) holds `wanted`: itself, or itself without or
-/// with the prefix "model."; empty when there is none.
+/// with the prefix of its family, or the older spelling of Mamba's embedding; empty when there is none.
 template <class Names>
 std::string resolve_name(const Names& names, const std::string& wanted) {
-  constexpr std::string_view kPrefix = "model.";
   if (names.contains(wanted)) return wanted;
-  const std::string other =
-      wanted.starts_with(kPrefix) ? wanted.substr(kPrefix.size()) : std::string(kPrefix) + wanted;
-  return names.contains(other) ? other : std::string();
+  for (const std::string prefix : {"model.", "backbone."})
+    if (wanted.starts_with(prefix)) {
+      const std::string bare = wanted.substr(prefix.size());
+      if (names.contains(bare)) return bare;
+      if (bare == "embeddings.weight" && names.contains(prefix + "embedding.weight"))
+        return prefix + "embedding.weight";
+      return {};
+    }
+  return names.contains("model." + wanted) ? "model." + wanted : std::string();
 }
 
 /// Whether a tensor that nothing reads may be ignored: rotary tables, causal masks, position numbers and the

@@ -58,6 +58,124 @@ struct AttentionArgs {
   float* scratch;  // attention_scratch(head_dim) floats, 64-byte aligned
 };
 
+/// Causal depthwise convolution of consecutive tokens of one sequence, then SiLU (contract 7b.1). Rows of
+/// `ldw` floats: weights and windows [width], oldest tap first. The window holds the last `width` inputs
+/// before the first token and then, in window_out (which may be window_in), before the next.
+struct ConvArgs {
+  const float* x;  // [tokens] rows of ldx
+  int64_t ldx;
+  int64_t tokens;
+  int64_t channels;
+  int64_t width;  // 1..kMaxConvWidth
+  const float* w;
+  const float* bias;  // null: none
+  const float* window_in;
+  float* window_out;
+  int64_t ldw;
+  float* y;  // [tokens] rows of ldy
+  int64_t ldy;
+};
+constexpr int64_t kMaxConvWidth = 32;
+
+/// Mamba 1's recurrence over consecutive tokens of one sequence (contract 7b.2). a, h_in and h_out: [states]
+/// rows of ldh floats, a multiple of 16 >= channels; h_out may be h_in.
+struct SelectiveScanArgs {
+  int64_t tokens;
+  int64_t channels;
+  int64_t states;
+  const float* dt;  // [tokens] rows of ldt
+  int64_t ldt;
+  const float* u;  // [tokens] rows of ldu
+  int64_t ldu;
+  const float* b;  // b[t*ldbc + n], c likewise
+  const float* c;
+  int64_t ldbc;
+  const float* a;
+  const float* d;  // [channels]
+  const float* h_in;
+  float* h_out;
+  int64_t ldh;
+  float* y;  // [tokens] rows of ldy
+  int64_t ldy;
+};
+
+/// Mamba 2's recurrence of one head over consecutive tokens of one sequence (contract 7b.3). h_in and h_out:
+/// [states] rows of head_dim rounded up to 16; h_out may be h_in.
+struct HeadScanArgs {
+  int64_t tokens;
+  int64_t head_dim;
+  int64_t states;
+  const float* x;  // [tokens] rows of ldx
+  int64_t ldx;
+  const float* dt;     // dt[t*ldt]
+  const float* decay;  // decay[t*ldt]
+  int64_t ldt;
+  const float* b;  // b[t*ldbc + n], c likewise
+  const float* c;
+  int64_t ldbc;
+  float d;
+  const float* h_in;
+  float* h_out;
+  float* y;  // [tokens] rows of ldy
+  int64_t ldy;
+};
+
+/// Mamba 3's steps of one token's `heads` heads (contract 7b.4).
+struct TrapezoidStepArgs {
+  const float* dt_raw;  // [heads], and so on
+  const float* a_raw;
+  const float* trap;
+  const float* dt_bias;
+  int64_t heads;
+  bool heavy_tail;  // else softplus
+  float a_floor;
+  float* dt;
+  float* decay;
+  float* gamma;  // weight of this token's input
+  float* beta;   // weight of the one before, before its decay
+};
+
+/// Mamba 3's recurrence of one head over consecutive tokens of one sequence (contract 7b.4). *_out may be
+/// *_in; h: [states] rows of head_dim rounded up to 16.
+struct TrapezoidScanArgs {
+  int64_t tokens;
+  int64_t head_dim;
+  int64_t states;  // even
+  int64_t rank;
+  int64_t angles;    // rotated pairs, at most states / 2
+  bool split_pairs;  // pairs (j, j + states/2); else (2j, 2j + 1)
+  const float* x;    // [tokens] rows of ldx
+  int64_t ldx;
+  const float* mimo_x;  // [rank][head_dim], or null where rank is 1
+  const float* dt;      // dt[t*ldt], and so on
+  const float* decay;
+  const float* gamma;
+  const float* beta;
+  int64_t ldt;
+  const float* spin;  // [tokens] rows of lds: radians per unit of dt
+  int64_t lds;
+  const float* b;  // b[t*ldbc + r*rank_stride + n], normalised; c likewise
+  const float* c;
+  int64_t ldbc;
+  int64_t rank_stride;
+  const float* b_bias;  // [rank][states]
+  const float* c_bias;
+  float d;
+  const float* theta_in;  // [angles]
+  float* theta_out;
+  const float* h_in;
+  float* h_out;
+  const float* k_in;  // [rank][states]
+  float* k_out;
+  const float* v_in;  // [head_dim]
+  float* v_out;
+  float* y;  // y[t*ldy + r*ldr + p]
+  int64_t ldy;
+  int64_t ldr;
+  float* scratch;  // trapezoid_scratch(states, rank) floats, 64-byte aligned
+};
+constexpr int64_t kMaxStates = 256;  // one block of DOT
+
 struct KernelTable {
   const char* isa;
 
@@ -89,6 +207,20 @@ struct KernelTable {
   void (*activate)(Activation kind, const float* gate, const float* up, int64_t n, float* y);
   void (*add)(const float* a, const float* b, int64_t n, float* y);
   void (*unary)(Unary kind, const float* x, int64_t n, float* y);
+
+  void (*causal_conv)(const ConvArgs& args);
+  void (*selective_scan)(const SelectiveScanArgs& args);
+  /// dt[h] = softplus(raw[h] + bias[h]) limited to lo..hi; decay[h] = exp(dt[h] * a[h]).
+  void (*head_steps)(const float* raw, const float* bias, const float* a, int64_t heads, float lo, float hi,
+                     float* dt, float* decay);
+  void (*head_scan)(const HeadScanArgs& args);
+  void (*trapezoid_steps)(const TrapezoidStepArgs& args);
+  void (*trapezoid_scan)(const TrapezoidScanArgs& args);
+  int64_t (*trapezoid_scratch)(int64_t states, int64_t rank);
+  /// out[i] = DOT over r of mix_out[r][i] * (silu(gate[i] * mix_gate[r][i]) * y[r*ldr + i]), i < n; rows of
+  /// the mixes: n.
+  void (*mimo_gate)(const float* y, int64_t ldr, const float* gate, const float* mix_gate,
+                    const float* mix_out, int64_t rank, int64_t n, float* out);
 
   /// The first index of [0, n) that is not finite, or n.
   int64_t (*first_nonfinite)(const float* x, int64_t n);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isobit/causal_lm.h"
+#include "nn/mamba_layer.h"
 #include "nn/transformer_layer.h"
 #include "ops/elementwise.h"
 #include "ops/linear.h"
@@ -24,7 +25,7 @@ struct CausalLM::Impl {
   PackedMatrix embedding;
   PackedMatrix own_head;  // empty when tied
   ops::NormWeights final_norm;
-  std::vector<std::shared_ptr<const TransformerLayer>> layers;
+  std::vector<std::shared_ptr<const Layer>> layers;
   WorkspacePool workspaces;
 
   const PackedMatrix& head() const { return tied ? embedding : own_head; }
@@ -41,7 +42,7 @@ struct CausalLM::Impl {
 struct CausalLMState::Impl {
   uint64_t owner = 0;
   int64_t max_tokens = 0;
-  std::vector<TransformerState> layers;
+  std::vector<AnyState> layers;
 };
 
 }  // namespace isobit

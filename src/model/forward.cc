@@ -20,16 +20,16 @@ constexpr const char* kWho = "CausalLM";
 /// All layers' states or none move on.
 class Transaction {
  public:
-  Transaction(std::vector<TransformerState>& layers, int64_t tokens) {
+  Transaction(std::vector<AnyState>& layers, int64_t tokens) {
     parts_.reserve(layers.size());
-    for (TransformerState& s : layers) parts_.push_back(std::make_unique<StateTransaction>(s.impl(), tokens));
+    for (AnyState& s : layers) parts_.push_back(inside(s).begin(tokens));
   }
   void commit() {
     for (auto& part : parts_) part->commit();
   }
 
  private:
-  std::vector<std::unique_ptr<StateTransaction>> parts_;
+  std::vector<std::unique_ptr<LayerState::Transaction>> parts_;
 };
 
 /// The tokens cut where the caller's rows do not follow each other, so that a run's logits are one matrix.
@@ -57,16 +57,16 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
                          CausalLMState& state, Want want, std::span<const int64_t> lengths) const {
   const int64_t d = plan.d_model, vocab = plan.vocab_size, n_layers = plan.n_layers;
   const int64_t pos0 = state.position();
-  std::vector<TransformerState>& caches = state.impl_->layers;
+  std::vector<AnyState>& states = state.impl_->layers;
   const auto last_of = [&](int64_t row) {
     return pos0 + (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) - 1;
   };
   if (want == Want::kAll && !lengths.empty()) std::fill_n(logits, batch * length * vocab, 0.0f);
 
-  layers.front()->reserve_positions(pos0 + length);
+  for (const auto& layer : layers) layer->reserve_positions(pos0 + length);
   WorkspacePool::Lease lease(const_cast<WorkspacePool&>(workspaces));
   Workspace& w = *lease;
-  Transaction transaction(caches, length);
+  Transaction transaction(states, length);
   Faults faults;
   for (const TokenBatch& pass : make_passes(batch, length, pos0, lengths)) {
     float* x = w.x.at_least(pass.tokens * d);
@@ -74,8 +74,7 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t batch, int64_t le
       ops::embed(embedding, ids.data() + s.source, s.count, x + s.offset * d);
     for (int64_t i = 0; i < n_layers; ++i) {
       check_interrupt();
-      layers[static_cast<size_t>(i)]->forward(x, pass, caches[static_cast<size_t>(i)].impl().cache, w, faults,
-                                              i);
+      layers[static_cast<size_t>(i)]->forward(x, pass, inside(states[static_cast<size_t>(i)]), w, faults, i);
     }
     // The head computes only what was asked for: these tokens become a pass of their own.
     TokenBatch asked;
@@ -125,12 +124,11 @@ void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t leng
   std::optional<CausalLMState> fresh;
   CausalLMState& s = state ? *state : fresh.emplace(allocate_state(batch, length));
   for (int64_t i = 0; i < plan.n_layers; ++i) {
-    const TransformerOptions& o = impl_->layers[static_cast<size_t>(i)]->options();
-    const TransformerState::Impl& layer = s.layer(i).impl();
-    expect(layer.cached == s.position(), kWho, "state", "all layers at the same number of cached tokens",
-           "layer " + std::to_string(i) + " at " + std::to_string(layer.cached) + ", layer 0 at " +
+    const LayerState& layer = inside(s.impl_->layers[static_cast<size_t>(i)]);
+    expect(layer.position() == s.position(), kWho, "state", "all layers at the same number of cached tokens",
+           "layer " + std::to_string(i) + " at " + std::to_string(layer.position()) + ", layer 0 at " +
                std::to_string(s.position()));
-    check_state(kWho, layer, batch, *o.n_kv_heads, *o.head_dim, o.window, length);
+    impl_->layers[static_cast<size_t>(i)]->check_state(kWho, layer, batch, length);
   }
   impl_->run(ids, batch, length, logits, s, last_only ? Impl::Want::kLast : Impl::Want::kAll, lengths);
 }
@@ -146,30 +144,45 @@ CausalLMState CausalLM::allocate_state(int64_t batch_size, int64_t max_tokens) c
   auto s = std::make_unique<CausalLMState::Impl>();
   s->owner = impl_->id;
   s->max_tokens = max_tokens;
-  for (const auto& layer : impl_->layers) {
-    const TransformerOptions& o = layer->options();
-    s->layers.emplace_back(batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window);
-  }
+  for (const auto& layer : impl_->layers) s->layers.push_back(layer->allocate_state(batch_size, max_tokens));
   return CausalLMState(std::move(s));
 }
 
 void CausalLM::reset_state(CausalLMState& state) const {
   expect(state.impl_->owner == impl_->id, kWho, "state", "a state of this model", "a state of another model");
-  for (TransformerState& layer : state.impl_->layers) layer.reset();
+  for (AnyState& layer : state.impl_->layers) inside(layer).reset();
 }
 
 CausalLMState::CausalLMState(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CausalLMState::CausalLMState(CausalLMState&&) noexcept = default;
 CausalLMState& CausalLMState::operator=(CausalLMState&&) noexcept = default;
 CausalLMState::~CausalLMState() = default;
-int64_t CausalLMState::batch_size() const { return impl_->layers.front().batch_size(); }
+int64_t CausalLMState::batch_size() const { return inside(impl_->layers.front()).batch_size(); }
 int64_t CausalLMState::max_tokens() const { return impl_->max_tokens; }
-int64_t CausalLMState::position() const { return impl_->layers.front().cached_tokens(); }
+int64_t CausalLMState::position() const { return inside(impl_->layers.front()).position(); }
 int64_t CausalLMState::n_layers() const { return static_cast<int64_t>(impl_->layers.size()); }
+namespace {
+
+template <typename Kind>
+Kind& layer_as(std::vector<AnyState>& layers, int64_t i, const char* wanted) {
+  const auto n = static_cast<int64_t>(layers.size());
+  expect(i >= 0 && i < n, "CausalLMState", "layer", "0.." + std::to_string(n - 1), std::to_string(i));
+  auto* state = std::get_if<Kind>(&layers[static_cast<size_t>(i)]);
+  expect(state != nullptr, "CausalLMState", "layer", wanted, "another kind of layer");
+  return *state;
+}
+
+}  // namespace
+
 TransformerState& CausalLMState::layer(int64_t i) {
-  expect(i >= 0 && i < n_layers(), "CausalLMState", "layer", "0.." + std::to_string(n_layers() - 1),
-         std::to_string(i));
-  return impl_->layers[static_cast<size_t>(i)];
+  return layer_as<TransformerState>(impl_->layers, i, "a transformer layer");
+}
+MambaState& CausalLMState::mamba_layer(int64_t i) {
+  return layer_as<MambaState>(impl_->layers, i, "a Mamba layer");
+}
+bool CausalLMState::is_mamba(int64_t i) const {
+  return i >= 0 && i < n_layers() &&
+         std::holds_alternative<MambaState>(impl_->layers[static_cast<size_t>(i)]);
 }
 
 }  // namespace isobit

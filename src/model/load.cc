@@ -69,6 +69,8 @@ class Loader {
     expect(options_.embed_format != WeightFormat::kInt8, kWho, "embed_format", "float32 or bfloat16", "int8");
     model_.weight_format = options_.weight_format;
     for (TransformerOptions& o : plan_.layers) o.weight_format = options_.weight_format;
+    for (std::optional<MambaOptions>& o : plan_.mamba_layers)
+      if (o) set_weight_format(*o, options_.weight_format);
   }
 
   void resolve_names() {
@@ -168,15 +170,24 @@ class Loader {
     }
     check_fused_rows(index);
     const std::string who = std::string(kWho) + " layer " + std::to_string(i);
-    const TransformerOptions options = resolve_options(plan_.layers[index], weights, who.c_str());
-    expect(weights.at("input_layernorm.weight").shape[0] == plan_.d_model, who.c_str(),
-           "input_layernorm.weight", "d_model = " + std::to_string(plan_.d_model) + " values",
-           std::to_string(weights.at("input_layernorm.weight").shape[0]));
-    model_.layers.push_back(std::make_shared<const TransformerLayer>(weights, options, who.c_str()));
+    model_.layers.push_back(make_layer(index, weights, who.c_str()));
+    expect(model_.layers.back()->d_model() == plan_.d_model, who.c_str(),
+           plan_.layer_weights[index].front().block_key,
+           "d_model = " + std::to_string(plan_.d_model) + " values",
+           std::to_string(model_.layers.back()->d_model()));
     std::set<std::string> read;  // one tensor can hold several weights
     for (const WeightSource& w : plan_.layer_weights[index]) read.insert(names_.at(w.checkpoint_name));
     for (const std::string& name : read) source_.drop(name);
     return static_cast<int64_t>(read.size());
+  }
+
+  std::shared_ptr<const Layer> make_layer(size_t index, const WeightMap& weights, const char* who) const {
+    if (!plan_.is_mamba(static_cast<int64_t>(index)))
+      return std::make_shared<const TransformerLayer>(
+          weights, resolve_options(plan_.layers[index], weights, who), who);
+    auto layer = make_mamba_layer(weights, *plan_.mamba_layers[index], who);
+    expect(layer->shape() == plan_.mamba_shape, who, "weights", "the sizes that the config names", "others");
+    return layer;
   }
 
   /// A tensor that is read in slices must be read whole.

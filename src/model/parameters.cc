@@ -12,10 +12,26 @@ std::vector<std::string> CausalLM::parameter_names() const {
   return names;
 }
 
-TransformerBlock CausalLM::block(int64_t i) const {
-  const auto n = static_cast<int64_t>(impl_->layers.size());
+namespace {
+
+template <typename Kind>
+std::shared_ptr<const Kind> layer_as(const std::vector<std::shared_ptr<const Layer>>& layers, int64_t i,
+                                     const char* wanted) {
+  const auto n = static_cast<int64_t>(layers.size());
   expect(i >= 0 && i < n, "CausalLM", "block", "0.." + std::to_string(n - 1), std::to_string(i));
-  return TransformerBlock(impl_->layers[static_cast<size_t>(i)]);
+  auto layer = std::dynamic_pointer_cast<const Kind>(layers[static_cast<size_t>(i)]);
+  expect(layer != nullptr, "CausalLM", "block", wanted, "another kind of layer");
+  return layer;
+}
+
+}  // namespace
+
+TransformerBlock CausalLM::block(int64_t i) const {
+  return TransformerBlock(layer_as<TransformerLayer>(impl_->layers, i, "a transformer layer"));
+}
+
+MambaBlock CausalLM::mamba_block(int64_t i) const {
+  return MambaBlock(layer_as<MambaLayer>(impl_->layers, i, "a Mamba layer"));
 }
 
 std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {

@@ -3,6 +3,7 @@
 // family.
 #include "isobit/causal_lm.h"
 #include "model/self_test.h"
+#include "model/synthetic_mamba.h"
 #include "model/synthetic_models.h"
 #include "nn/rope_table.h"
 
@@ -71,6 +72,19 @@ void run_model(const std::string& family, Sha256& hash) {
   hash_values(hash, last);
 }
 
+// A prefill of two rows, three steps, and what the state then holds.
+void run_mamba(const synthetic::MambaCase& c, Sha256& hash) {
+  const MambaBlock block = c.block();
+  MambaState state = block.allocate_state(2);
+  for (const int64_t length : {int64_t{40}, int64_t{1}, int64_t{1}, int64_t{1}}) {
+    const std::vector<float> x = c.input(2, length);
+    std::vector<float> out(x.size());
+    block.forward(x.data(), 2, length, out.data(), &state);
+    hash_values(hash, out);
+  }
+  for (const std::string& name : state.buffer_names()) hash_values(hash, *state.buffer(name));
+}
+
 }  // namespace
 
 std::vector<GoldenCase> model_cases() {
@@ -83,6 +97,8 @@ std::vector<GoldenCase> model_cases() {
     cases.push_back({"block: " + c.name, [c](Sha256& hash) { run_block(c, hash); }});
   cases.push_back({"block: long", [](Sha256& hash) { run_long_block(0, hash); }});
   cases.push_back({"block: long, window", [](Sha256& hash) { run_long_block(200, hash); }});
+  for (const synthetic::MambaCase& c : synthetic::mamba_cases())
+    cases.push_back({"block: " + c.name, [c](Sha256& hash) { run_mamba(c, hash); }});
   for (const std::string& family : synthetic::families())
     cases.push_back({"model: " + family, [family](Sha256& hash) { run_model(family, hash); }});
   return cases;

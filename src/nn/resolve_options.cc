@@ -1,78 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules a decoder block's options and weights must keep, all checked before any work.
-#include <algorithm>
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "core/checked.h"
 #include "nn/rope_table.h"
 #include "nn/transformer_layer.h"
+#include "nn/weight_checker.h"
 
 namespace isobit {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 512;  // the score tile joins at most two 256-blocks
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string s = "(";
-  for (size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
-  return s + (shape.size() == 1 ? ",)" : ")");
-}
-
-class Checker {
- public:
-  Checker(const WeightMap& weights, const char* who) : weights_(weights), who_(who) {}
-
-  void positive(const char* name, int64_t value) const {
-    expect(value > 0, who_, name, "a positive integer", std::to_string(value));
-  }
-  void finite_positive(const char* name, double value) const {
-    const float rounded = static_cast<float>(value);
-    expect(std::isfinite(rounded) && rounded > 0, who_, name, "a finite number > 0", std::to_string(value));
-  }
-  /// A weight that must be there, of rank `rank`.
-  const TensorView& require(const std::string& name, size_t rank) const {
-    const auto found = weights_.find(name);
-    if (found == weights_.end())
-      throw ValueError(refusal(who_, name, "this weight", "no weight of that name"));
-    const TensorView& t = found->second;
-    if (t.dtype != DType::F32 && t.dtype != DType::BF16 && t.dtype != DType::F16)
-      throw TypeError(refusal(who_, name, "float32 values", dtype_name(t.dtype)));
-    expect(t.shape.size() == rank &&
-               std::all_of(t.shape.begin(), t.shape.end(), [](int64_t n) { return n > 0; }),
-           who_, name, "a non-empty tensor of rank " + std::to_string(rank), "shape " + shape_text(t.shape));
-    return t;
-  }
-  void shape(const std::string& name, const std::vector<int64_t>& wanted) {
-    const TensorView& t = require(name, wanted.size());
-    expect(t.shape == wanted, who_, name, "shape " + shape_text(wanted), shape_text(t.shape));
-    seen_.push_back(name);
-  }
-  /// A bias or head norm that is there exactly when its option is on.
-  void optional(bool on, const char* option, const std::string& name, int64_t n) {
-    if (on) return shape(name, {n});
-    expect(!weights_.contains(name), who_, name, std::string("no such weight while ") + option + " is off",
-           "this weight");
-  }
-  void no_others() const {
-    for (const auto& [name, tensor] : weights_)
-      expect(std::find(seen_.begin(), seen_.end(), name) != seen_.end(), who_, name, "a weight of this block",
-             "an unknown name");
-  }
-
- private:
-  const WeightMap& weights_;
-  const char* who_;
-  std::vector<std::string> seen_;
-};
-
 }  // namespace
 
 TransformerOptions resolve_options(const TransformerOptions& given, const WeightMap& weights,
                                    const char* who) {
   TransformerOptions o = given;
-  Checker check(weights, who);
+  WeightChecker check(weights, who);
   const int64_t d = check.require("input_layernorm.weight", 1).shape[0];
 
   check.positive("n_heads", o.n_heads);

@@ -47,7 +47,7 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
                state);
   std::optional<TransformerState> fresh;
   TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
-  check_state(kWho, s, batch, *options.n_kv_heads, *options.head_dim, options.window, length);
+  layer.check_state(kWho, s, batch, length);
   for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
     const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
     const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n);
@@ -57,7 +57,7 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
 
   layer.reserve_positions(s.cached + length);
   WorkspacePool::Lease workspace(impl_->workspaces);
-  StateTransaction transaction(s, length);
+  const auto transaction = s.begin(length);
   Faults faults;
   if (!lengths.empty()) std::memset(out, 0, static_cast<size_t>(batch * length * d) * sizeof(float));
   for (const TokenBatch& pass : make_passes(batch, length, s.cached, lengths)) {
@@ -65,12 +65,12 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
     float* h = (*workspace).x.at_least(pass.tokens * d);
     for (const Segment& g : pass.segments)
       std::memcpy(h + g.offset * d, x + g.source * d, static_cast<size_t>(g.count * d) * sizeof(float));
-    layer.forward(h, pass, s.cache, *workspace, faults, 0);
+    layer.forward(h, pass, s, *workspace, faults, 0);
     for (const Segment& g : pass.segments)
       std::memcpy(out + g.source * d, h + g.offset * d, static_cast<size_t>(g.count * d) * sizeof(float));
   }
   faults.raise_if_any(kWho);
-  transaction.commit();
+  transaction->commit();
 }
 
 TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t max_tokens) const {

@@ -89,6 +89,15 @@ void TransformerState::Impl::end_call() {
     if (documented[which]) export_to(which, *documented[which]);
 }
 
+void TransformerState::Impl::reset() {
+  cached = 0;
+  end_call();
+}
+
+std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(int64_t tokens) {
+  return std::make_unique<StateTransaction>(*this, tokens);
+}
+
 StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens)
     : state_(state), tokens_(tokens), held_from_(state.held_from) {
   state_.begin_call();
@@ -151,10 +160,7 @@ void TransformerState::set_cached_tokens(int64_t n) {
   impl_->end_call();
 }
 
-void TransformerState::reset() {
-  impl_->cached = 0;
-  impl_->end_call();
-}
+void TransformerState::reset() { impl_->reset(); }
 
 std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
   auto& buffer = impl_->documented[0];

@@ -9,12 +9,18 @@
 
 #include "isobit/transformer_state.h"
 #include "state/kv_cache.h"
+#include "state/layer_state.h"
 
 namespace isobit {
 
-struct TransformerState::Impl {
+struct TransformerState::Impl : LayerState {
   Impl(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
       : max_tokens(max_tokens), window(window), cache(batch, kv_heads, head_dim, max_tokens, window) {}
+
+  int64_t batch_size() const override { return cache.batch(); }
+  int64_t position() const override { return cached; }
+  void reset() override;
+  std::unique_ptr<Transaction> begin(int64_t tokens) override;
 
   int64_t max_tokens;
   int64_t window;
@@ -41,11 +47,11 @@ struct TransformerState::Impl {
 
 /// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and where the call
 /// overwrites slots of a ring that the window still needs, they come back.
-class StateTransaction {
+class StateTransaction : public LayerState::Transaction {
  public:
   StateTransaction(TransformerState::Impl& state, int64_t tokens);
-  ~StateTransaction();
-  void commit();
+  ~StateTransaction() override;
+  void commit() override;
 
  private:
   TransformerState::Impl& state_;

@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "checkpoint/helpers.h"
 #include "core/fp_env.h"
 #include "isobit/error.h"
+#include "isobit/safetensors.h"
 #include "kernels/table.h"
 #include "support/bits.h"
 #include "support/random.h"
@@ -55,6 +57,30 @@ TEST(Linear, PackNamesThePartThatIsNotFinite) {
   const std::vector<TensorView> parts = {view(first, 40, 3), view(second, 40, 3)};
   const std::vector<std::string> names = {"first", "second"};
   expect_error<ValueError>([&] { ops::pack(parts, names, "Test"); }, {"[Test] second", "finite"});
+}
+
+// Of both 16-bit types each number is packed as it is, and what is none is refused.
+TEST(Linear, PackOfEvery16BitPattern) {
+  const std::string name = "w";
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    int refused = 0;
+    for (uint32_t pattern = 0; pattern < 65536; ++pattern) {
+      const auto bits = static_cast<uint16_t>(pattern);
+      const TensorView one{dtype, {1, 1}, reinterpret_cast<const std::byte*>(&bits)};
+      float expected = 0, back = 0;
+      widen_to_f32(one, &expected);
+      try {
+        const PackedMatrix w = ops::pack({&one, 1}, {&name, 1}, "Test");
+        ops::unpack_rows(w, 0, 1, &back);
+        ASSERT_EQ(std::bit_cast<uint32_t>(back), std::bit_cast<uint32_t>(expected)) << pattern;
+        ASSERT_TRUE(std::isfinite(expected));
+      } catch (const ValueError&) {
+        ASSERT_FALSE(std::isfinite(expected)) << pattern;
+        ++refused;
+      }
+    }
+    EXPECT_EQ(refused, dtype == DType::BF16 ? 256 : 2048);
+  }
 }
 
 const std::vector<WeightFormat> kStored = {WeightFormat::kBfloat16, WeightFormat::kInt8};

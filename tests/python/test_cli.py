@@ -343,7 +343,9 @@ def test_convert_refuses_broken_files(capsys, gguf_file, tmp_path):
 
 
 def test_interrupt_exits_quietly_with_130(directory):
-    code = "import sys, isobit.cli as c, isobit.cli.streaming as s\n"
+    code = "import signal, sys, isobit.cli as c, isobit.cli.streaming as s\n"
+    # A runner in the background of a shell hands SIGINT down ignored.
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "def slow(*a): print('started', flush=True); import time; time.sleep(60); return True\n"
     code += "s.digest = slow\n"
     code += f"sys.exit(c.main(['generate', {str(directory)!r}, '--ids', '1', '-n', '1']))"

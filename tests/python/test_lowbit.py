@@ -15,7 +15,7 @@ from support.refusals import refuses
 
 import isobit
 from isobit import TransformerBlock, lowbit
-from isobit.models import CausalLM, plan_for
+from isobit.models import CausalLM, SafetensorsFile, plan_for
 
 STORED = ("bfloat16", "int8")
 IDS = np.array([[5, 9, 2, 40, 1, 17, 3]])
@@ -225,6 +225,57 @@ def test_a_bf16_checkpoint_in_bf16_is_its_float32_load(tmp_path, family):
         assert same(stored(IDS), wide(IDS))
         assert stored.generate(IDS, 9).tolist() == wide.generate(IDS, 9).tolist()
         assert [b.weight_format for b in stored.blocks] == ["bfloat16"] * len(wide.blocks)
+
+
+def every_pattern(dtype):
+    """All 65,536 numbers of a 16-bit type, as float32."""
+    patterns = np.arange(65536, dtype=np.uint16)
+    if dtype == "F16":
+        return patterns.view(np.float16).astype(np.float32)
+    return (patterns.astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ("BF16", "F16"))
+def test_every_16_bit_pattern_through_the_loader(tmp_path, dtype):
+    config = make_config("llama", tie_word_embeddings=True) | {"vocab_size": 2048, "intermediate_size": 2048}
+    assert config["hidden_size"] == 32
+    weights = random_weights(config)
+    numbers = every_pattern(dtype)
+    numbers[~np.isfinite(numbers)] = 0
+    values = numbers.reshape(2048, 32)
+    names = ("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight")
+    folder = write_checkpoint(tmp_path / "model", config, weights | dict.fromkeys(names, values), dtype)
+    with SafetensorsFile(folder / "model.safetensors") as file:
+        assert all(same(file.read(name), values) for name in names)
+    rounded = {
+        "float32": values,
+        "bfloat16": (to_bfloat16(values).astype(np.uint32) << 16).view(np.float32),
+        "int8": int8_values(values)[2],
+    }
+    for fmt, kept in rounded.items():
+        embed_format = "bfloat16" if fmt == "bfloat16" else None
+        model = CausalLM.load(folder, weight_format=fmt, embed_format=embed_format)
+        parameters = model.parameters()
+        assert same(parameters[names[0]], kept if embed_format else values)
+        assert same(parameters[names[1]], kept)
+
+
+@pytest.mark.parametrize("dtype", ("BF16", "F16"))
+def test_every_16_bit_pattern_that_is_not_finite_is_refused(tmp_path, dtype):
+    patterns = np.arange(65536, dtype=np.uint16)[~np.isfinite(every_pattern(dtype))]
+    assert len(patterns) == {"BF16": 256, "F16": 2048}[dtype]
+    config = make_config("llama") | {"num_hidden_layers": 1}
+    folder = write_checkpoint(tmp_path / "model", config, random_weights(config), dtype)
+    path, name = folder / "model.safetensors", "model.layers.0.mlp.down_proj.weight"
+    with SafetensorsFile(path) as file:
+        end = 8 + int.from_bytes(path.read_bytes()[:8], "little") + file.info(name).end
+    for pattern in patterns[:: len(patterns) // 128]:
+        with open(path, "r+b") as file:
+            file.seek(end - 2)
+            file.write(int(pattern).to_bytes(2, "little"))
+        for fmt in lowbit.FORMATS:
+            with refuses(ValueError, "[CausalLM layer 0] down_proj.weight", "finite"):
+                CausalLM.load(folder, weight_format=fmt)
 
 
 @pytest.mark.parametrize("fmt", STORED)

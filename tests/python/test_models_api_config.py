@@ -86,7 +86,7 @@ def test_fused_rows():
 
 def test_unsupported_models():
     assert issubclass(UnsupportedModel, ValueError) and {"llama", "qwen3", "phi3"} <= set(known_model_types())
-    for family in ("gpt2", "mixtral", "gemma2", "mamba"):
+    for family in ("gpt2", "mixtral", "gemma2", "jamba"):
         with refuses(UnsupportedModel, family, "llama", "qwen3"):
             plan_for({"model_type": family, "hidden_size": 8})
     refused = {

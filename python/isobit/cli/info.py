@@ -15,7 +15,6 @@ NAME = "info"
 HELP = "describe a checkpoint directory"
 
 _READ_DTYPES = ("F32", "F16", "BF16")
-_GATED = ("swiglu", "geglu", "geglu_tanh")
 _SIZES = (
     "n_layers",
     "d_model",
@@ -57,10 +56,10 @@ def describe(directory: str | Path, weight_format: str = "float32") -> dict[str,
         facts["problems"].append(str(error))
         return facts
     facts |= _checkpoint_facts(checkpoint)
-    if plan is not None and plan.kind == "transformer":
+    if plan is not None:
         facts |= {
             "weight_format": weight_format,
-            "memory_bytes": _memory_bytes(plan, facts["parameters"], weight_format),
+            "memory_bytes": _memory_bytes(plan, checkpoint, weight_format),
         }
     unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
     for name in unread[:5]:
@@ -103,17 +102,23 @@ def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**totals, "dtypes": dtypes}
 
 
-def _memory_bytes(plan: ModelPlan, parameters: int, weight_format: str) -> int:
+def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str) -> int:
     """Of the weights: projections in their format, all else float32."""
-    projections = rows = 0
-    for i in range(plan.n_layers):
-        kv = plan.n_kv_heads * plan.head_dim
-        q = plan.n_heads * plan.head_dim
-        gates = 2 if plan.layer_kwargs(i)["mlp"] in _GATED else 1
-        rows += q + 2 * kv + 2 * plan.d_model + gates * plan.intermediate
-        projections += plan.d_model * (2 * q + 2 * kv + (gates + 1) * plan.intermediate)
-    stored = {"float32": 4 * projections, "bfloat16": 2 * projections, "int8": projections + 4 * rows}
-    return 4 * (parameters - projections) + stored[weight_format]
+
+    def bare(name: str) -> str:
+        return name.removeprefix("model.").removeprefix("backbone.")
+
+    sources = [source for i in range(plan.n_layers) for source in plan.layer_weights(i)]
+    projections = {bare(name) for key, name, _ in sources if key.endswith("_proj.weight")}
+    total = 0
+    for info in map(checkpoint.info, checkpoint.names()):
+        if bare(info.name) not in projections or weight_format == "float32":
+            total += 4 * info.size
+        elif weight_format == "bfloat16":
+            total += 2 * info.size
+        else:
+            total += info.size + 4 * sum(info.shape[:1])
+    return total
 
 
 def _as_text(facts: dict[str, Any]) -> str:
@@ -123,8 +128,8 @@ def _as_text(facts: dict[str, Any]) -> str:
         lines.append(f"parameters  {facts['parameters']:,} in {facts['tensors']} tensors ({mix})")
         lines.append(f"on disk     {facts['bytes'] / 2**20:,.1f} MiB")
     if "sizes" in facts:
-        memory = facts.get("memory_bytes", 0) / 2**20
-        lines.append(f"in memory   {memory:,.1f} MiB as {facts.get('weight_format', 'float32')}")
+        if "memory_bytes" in facts:
+            lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {facts['weight_format']}")
         lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
         lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items()]
         for group in facts["layer_groups"]:

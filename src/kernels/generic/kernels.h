@@ -23,6 +23,16 @@ int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const flo
 int64_t layer_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, const float* bias,
                    float eps, float* y, int64_t ldy);
 void rope(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* cos, const float* sin);
+void causal_conv(const ConvArgs& args);
+void selective_scan(const SelectiveScanArgs& args);
+void head_steps(const float* raw, const float* bias, const float* a, int64_t heads, float lo, float hi,
+                float* dt, float* decay);
+void head_scan(const HeadScanArgs& args);
+void trapezoid_steps(const TrapezoidStepArgs& args);
+void trapezoid_scan(const TrapezoidScanArgs& args);
+int64_t trapezoid_scratch(int64_t states, int64_t rank);
+void mimo_gate(const float* y, int64_t ldr, const float* gate, const float* mix_gate, const float* mix_out,
+               int64_t rank, int64_t n, float* out);
 void add(const float* a, const float* b, int64_t n, float* y);
 int64_t first_nonfinite(const float* x, int64_t n);
 int64_t argmax(const float* x, int64_t n);

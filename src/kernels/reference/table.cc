@@ -9,6 +9,7 @@
 
 #include "kernels/reference/attention.h"
 #include "kernels/reference/elementary.h"
+#include "kernels/reference/state_space.h"
 #include "kernels/reference/tree.h"
 
 namespace isobit::kernels::reference {
@@ -135,6 +136,14 @@ constexpr KernelTable kTable = {
     .activate = activate,
     .add = add,
     .unary = unary,
+    .causal_conv = causal_conv,
+    .selective_scan = selective_scan,
+    .head_steps = head_steps,
+    .head_scan = head_scan,
+    .trapezoid_steps = trapezoid_steps,
+    .trapezoid_scan = trapezoid_scan,
+    .trapezoid_scratch = [](int64_t, int64_t) -> int64_t { return 0; },
+    .mimo_gate = mimo_gate,
     .first_nonfinite = first_nonfinite,
     .argmax = argmax,
     .pack_panels = pack_panels,

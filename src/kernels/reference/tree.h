@@ -2,6 +2,7 @@
 // Contract 2 and 3 as written: blocks of 256, one binary tree over the absolute block index, DOT and SUM.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/layer.h"
+
+#include "core/checked.h"
+#include "isobit/safetensors.h"
+#include "kernels/table.h"
+
+namespace isobit {
+
+WorkspacePool::Lease::Lease(WorkspacePool& pool) : pool_(pool) {
+  const std::lock_guard lock(pool_.mutex_);
+  if (pool_.free_.empty()) {
+    workspace_ = std::make_unique<Workspace>();
+  } else {
+    workspace_ = std::move(pool_.free_.back());
+    pool_.free_.pop_back();
+  }
+}
+
+WorkspacePool::Lease::~Lease() {
+  const std::lock_guard lock(pool_.mutex_);
+  pool_.free_.push_back(std::move(workspace_));
+}
+
+void Layer::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
+                         const char* who, WeightFormat format) {
+  std::vector<TensorView> parts;
+  int64_t row = 0;
+  for (const std::string& name : names) {
+    parts.push_back(weights.at(name));
+    const int64_t rows = parts.back().shape[0];
+    places_.emplace_back(name,
+                         Place{.matrix = &w, .begin = row, .end = row + rows, .shape = parts.back().shape});
+    row += rows;
+  }
+  w = ops::pack(parts, names, who, format);
+}
+
+void Layer::place_values(std::vector<float>& v, const WeightMap& weights,
+                         const std::vector<std::string>& names, const char* who) {
+  for (const std::string& name : names) {
+    const TensorView& t = weights.at(name);
+    const int64_t begin = static_cast<int64_t>(v.size()), n = t.size();
+    v.resize(static_cast<size_t>(begin + n));
+    widen_to_f32(t, v.data() + begin);
+    expect(kernels::active_table().first_nonfinite(v.data() + begin, n) == n, who, name, "finite values",
+           "NaN or infinity");
+    places_.emplace_back(name, Place{.vector = &v, .begin = begin, .end = begin + n, .shape = t.shape});
+  }
+}
+
+const std::vector<float>& Layer::keep(const WeightMap& weights, const std::string& name, const char* who) {
+  std::vector<float>& values = kept_.emplace_back();
+  place_values(values, weights, {name}, who);
+  return values;
+}
+
+std::vector<std::string> Layer::weight_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : places_) names.push_back(name);
+  return names;
+}
+
+const Layer::Place& Layer::place(const std::string& name) const {
+  for (const auto& [known, place] : places_)
+    if (known == name) return place;
+  throw ValueError(refusal("weight", "name", "a weight of this block", "'" + name + "'"));
+}
+
+std::vector<int64_t> Layer::weight_shape(const std::string& name) const { return place(name).shape; }
+
+std::vector<float> Layer::weight(const std::string& name) const {
+  const Place& p = place(name);
+  if (p.vector) return {p.vector->begin() + p.begin, p.vector->begin() + p.end};
+  std::vector<float> out(static_cast<size_t>((p.end - p.begin) * p.matrix->k));
+  ops::unpack_rows(*p.matrix, p.begin, p.end, out.data());
+  return out;
+}
+
+}  // namespace isobit

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every layer of a decoder owes: hidden states in, hidden states out, a state of its own, and its
+// weights back by name.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/aligned_buffer.h"
+#include "isobit/tensor.h"
+#include "ops/faults.h"
+#include "ops/linear.h"
+#include "state/any_state.h"
+
+namespace isobit {
+
+/// Activations of one pass, kept between calls so that a decode step allocates nothing.
+struct Workspace {
+  AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated;   // transformer
+  AlignedBuffer mixer_in, convolved, parameters, steps, mixed, mixed_out;  // state space
+};
+
+/// Lends workspaces to calls that may run at the same time.
+class WorkspacePool {
+ public:
+  class Lease {
+   public:
+    explicit Lease(WorkspacePool& pool);
+    ~Lease();
+    Workspace& operator*() { return *workspace_; }
+
+   private:
+    WorkspacePool& pool_;
+    std::unique_ptr<Workspace> workspace_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+class Layer {
+ public:
+  Layer() = default;
+  Layer(const Layer&) = delete;  // places_ points into the object
+  virtual ~Layer() = default;
+
+  /// x: [pass.tokens, d_model], replaced by the layer's output; the state takes the tokens in. The state is
+  /// one of allocate_state's and inside a transaction.
+  virtual void forward(float* x, const TokenBatch& pass, LayerState& state, Workspace& workspace,
+                       Faults& faults, int64_t layer) const = 0;
+  virtual AnyState allocate_state(int64_t batch_size, int64_t max_tokens) const = 0;
+  /// The state fits the layer and has room for `length` more tokens; else ValueError.
+  virtual void check_state(const char* who, const LayerState& state, int64_t batch, int64_t length) const = 0;
+  virtual int64_t d_model() const = 0;
+  /// Prepares what depends on absolute positions [0, positions).
+  virtual void reserve_positions(int64_t /*positions*/) const {}
+
+  std::vector<std::string> weight_names() const;
+  std::vector<int64_t> weight_shape(const std::string& name) const;
+  /// Float32: exactly as given, or what the stored form widens to.
+  std::vector<float> weight(const std::string& name) const;
+
+ protected:
+  /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
+  void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
+                    const char* who, WeightFormat format = WeightFormat::kFloat32);
+  /// Appends weights, flat, to v.
+  void place_values(std::vector<float>& v, const WeightMap& weights, const std::vector<std::string>& names,
+                    const char* who);
+  /// As place_values for a weight that is used in another form: the values as given stay with the layer.
+  const std::vector<float>& keep(const WeightMap& weights, const std::string& name, const char* who);
+
+ private:
+  // Where a named weight went: rows of a packed matrix, or a slice of a vector.
+  struct Place {
+    const PackedMatrix* matrix = nullptr;
+    const std::vector<float>* vector = nullptr;
+    int64_t begin = 0, end = 0;
+    std::vector<int64_t> shape;
+  };
+  const Place& place(const std::string& name) const;
+  std::vector<std::pair<std::string, Place>> places_;
+  std::deque<std::vector<float>> kept_;
+};
+
+}  // namespace isobit
