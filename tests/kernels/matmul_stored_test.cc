@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bfloat16 and int8 panels equal, bit for bit, the reference's float32 product of the widened
 // weights, over ragged shapes and every kind of value, and stay inside their memory.
+#include <cstring>
+
 #include "kernels/kernel_cases.h"
 
 namespace isobit::testing {

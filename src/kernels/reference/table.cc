@@ -2,9 +2,9 @@
 // The reference table: every kernel as the contract says it, one number at a time.
 #include "kernels/table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "kernels/reference/attention.h"
@@ -117,7 +117,7 @@ int64_t argmax(const float* x, int64_t n) {
 }
 
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
-  std::memset(panels, 0, static_cast<size_t>((n + kPanel - 1) / kPanel * kPanel * k) * sizeof(float));
+  std::fill_n(panels, (n + kPanel - 1) / kPanel * kPanel * k, 0.0f);
   for (int64_t row = 0; row < n; ++row)
     for (int64_t i = 0; i < k; ++i)
       panels[row / kPanel * kPanel * k + i * kPanel + row % kPanel] = w[row * k + i];
