@@ -35,7 +35,7 @@ void check_state(const char* who, const TransformerState::Impl& state, int64_t b
   same("window", window, state.window);
   expect(length <= state.max_tokens - state.cached, who, "state",
          "room for " + std::to_string(length) + " more tokens",
-         std::to_string(state.cached) + " of " + std::to_string(state.max_tokens) + " cached");
+         std::to_string(state.cached) + " of max_tokens = " + std::to_string(state.max_tokens) + " cached");
 }
 
 }  // namespace isobit

@@ -9,6 +9,8 @@ extern const KernelTable table;
 const KernelTable table = {
     .isa = kIsaName,
     .matmul = matmul,
+    .matmul_bf16 = matmul_bf16,
+    .matmul_int8 = matmul_int8,
     .dot = {.isa = kIsaName, .matmul_int15 = matmul_int15, .matmul_int8x32 = matmul_int8x32},
     .quantize_int15 = quantize_int15,
     .quantize_int8x32 = quantize_int8x32,
