@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isobit/numeric_profile.h"
 #include "isobit/weight_format.h"
 
 namespace isobit {
@@ -56,6 +57,7 @@ struct TransformerOptions {
   bool qk_norm = false;
   std::optional<double> attn_softcap;
   WeightFormat weight_format = WeightFormat::kFloat32;  ///< in which the projection matrices are kept
+  NumericProfile numeric_profile = NumericProfile::kFp32V1;
 };
 
 /// The strings of the interface: "rmsnorm", "swiglu", "llama3", ... The readers throw ValueError naming the

@@ -31,6 +31,8 @@ constexpr Golden kGoldens[] = {
     {"matrix product", "1b1d369cb7c71165be7fb55a4509201e17d51997cd23abbd9cb20efa7754775a"},
     {"matrix product, bfloat16", "df5b1655719333ef3e4e0c6012963c0d663419019a2e2c58e77229a1d7a17a4f"},
     {"matrix product, int8", "2ea1ed8bba3bab508555041d7852e08d2cabc15e4b015cd5ef179105d1349b00"},
+    {"matrix product, fixed15_v1", "83e9ae8f6155719f3f13e1249ead800758dc4c6a187ec0932eef347cf3282006"},
+    {"matrix product, int8x32_v1", "e190f1ae7da089c5cd58b3d5d9ed93609e5552601bab5c2c6cadab88afc7d0cf"},
     {"RMSNorm", "24595d0d4c2551675c9b53d724c22d276cffb00604a288866413203fd73ee0c4"},
     {"RMSNorm, offset", "d2a4fe611f2c3ce9977f5b6de134d72cff870e4445dff0c0fdf9a9127e4c4e08"},
     {"LayerNorm", "23af9508911128866c882b96968c05d88c9f868fbf607d4ad89187129b5c7680"},
@@ -80,6 +82,12 @@ constexpr Golden kGoldens[] = {
     {"block: softcap", "0647e8029aac9a43ccb3fa03caffbc3e6ffe6ece7787cdd5ea553e807db889c9"},
     {"block: bfloat16_weights", "02bf07f49c1c6fa7c04dcbe737c920d700bef24f7d306c9b34634a6dff7be652"},
     {"block: int8_weights", "7ee4586d83b2fca21a97680539a7800bfdd08adb86a566b1d97fd87bb1f8475e"},
+    {"block: fixed15_v1_float32", "b1798753e0ffe63e18a9fed0910687d3177120b89378c2923bd4bbe6cb0780dc"},
+    {"block: fixed15_v1_bfloat16", "fc7b4239a08d604183dbb53230df1ed8a58d6f56d91aaac35d9549e9c9f3441a"},
+    {"block: fixed15_v1_int8", "3e7174ff1edcc7c01149611b95da9f6a15461e188fe9ad03305204f9ce3f6f7c"},
+    {"block: int8x32_v1_float32", "fbad4b5f3a8de7705aefaaa216257c69fa925632c5dd548a0d1574e684f15616"},
+    {"block: int8x32_v1_bfloat16", "e903cd04e91e409ac32e301ecbe6f7033327eccf5d5b21b56d1861335371aa64"},
+    {"block: int8x32_v1_int8", "8f3018304ca3119050bb5a0df1bba7fcdb00487510735cbab5d35060ad8b566b"},
     {"block: long", "12685559a73038e25cf59fc43bddb5f216fc2e14ab911eb217a6968ce98d3b25"},
     {"block: long, window", "1ac27880773377583ad28f7243233e12a258958319b97a585c21080f2dc9bce0"},
     {"block: mamba1", "b269e21672b648d3101e37b85f0a68c992feb7462a1b29fafd3bad9888b519c7"},
@@ -106,6 +114,8 @@ constexpr Golden kGoldens[] = {
     {"model: qwen2", "1bf5d446d3ead353a9645f916a9d0311974dd5318d3031625b38a454b58126fa"},
     {"model: qwen3", "d90b197a6e880d911df3b89287b221cb4a653502635746e5bf45e3d76e7245db"},
     {"model: phi3", "533b5192c219025138ec9b541d4f6f1229d42c79863c8a1737523958e3062993"},
+    {"model: qwen3, fixed15_v1", "531cb291255f28ffc3a17c945e66726e225af9903dc0529e8e1af36f0254a6ad"},
+    {"model: qwen3, int8x32_v1", "d4db24a732d6eff01133c1ab0a605bc435a6244fa1eaf567fd42a34d3bee3c12"},
 };
 
 }  // namespace isobit

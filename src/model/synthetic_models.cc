@@ -95,6 +95,13 @@ std::vector<BlockCase> option_cases() {
   for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
     add((std::string(to_string(format)) + "_weights").c_str(),
         [format](BlockCase& c) { c.options.weight_format = format; });
+  for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
+    for (const WeightFormat format : {WeightFormat::kFloat32, WeightFormat::kBfloat16, WeightFormat::kInt8})
+      add((std::string(to_string(profile)) + "_" + to_string(format)).c_str(),
+          [profile, format](BlockCase& c) {
+            c.options.numeric_profile = profile;
+            c.options.weight_format = format;
+          });
   return cases;
 }
 

@@ -23,16 +23,18 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
   };
   load_norm(input_norm_, "input_layernorm");
   load_norm(post_norm_, "post_attention_layernorm");
-  place_matrix(qkv_, weights, {"q_proj.weight", "k_proj.weight", "v_proj.weight"}, who,
-               options.weight_format);
-  place_matrix(output_, weights, {"o_proj.weight"}, who, options.weight_format);
+  const auto place = [&](PackedMatrix& w, const std::vector<std::string>& names) {
+    place_matrix(w, weights, names, who, options.weight_format, options.numeric_profile);
+  };
+  place(qkv_, {"q_proj.weight", "k_proj.weight", "v_proj.weight"});
+  place(output_, {"o_proj.weight"});
   if (options.qkv_bias) place_values(qkv_bias_, weights, {"q_proj.bias", "k_proj.bias", "v_proj.bias"}, who);
   if (options.o_bias) place_values(output_bias_, weights, {"o_proj.bias"}, who);
   if (is_gated(options.mlp))
-    place_matrix(gate_up_, weights, {"gate_proj.weight", "up_proj.weight"}, who, options.weight_format);
+    place(gate_up_, {"gate_proj.weight", "up_proj.weight"});
   else
-    place_matrix(gate_up_, weights, {"up_proj.weight"}, who, options.weight_format);
-  place_matrix(down_, weights, {"down_proj.weight"}, who, options.weight_format);
+    place(gate_up_, {"up_proj.weight"});
+  place(down_, {"down_proj.weight"});
   if (options.mlp_bias) {
     if (is_gated(options.mlp)) place_values(gate_up_bias_, weights, {"gate_proj.bias"}, who);
     place_values(gate_up_bias_, weights, {"up_proj.bias"}, who);
@@ -47,7 +49,8 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
   // 1/sqrt(head_dim) in binary64, then one rounding; the binary64 root and division are correctly rounded
   // everywhere.
   attention_ = {options.window, static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_.head_dim))),
-                static_cast<float>(options.attn_softcap.value_or(0.0))};
+                static_cast<float>(options.attn_softcap.value_or(0.0)),
+                options.numeric_profile == NumericProfile::kFixed15V1};
   rope_ =
       RopeTable::shared(*options.rope_dim, options.rope_theta, options.rope_scaling, options.max_positions);
 }
@@ -55,6 +58,7 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
 void TransformerLayer::forward(float* x, const TokenBatch& pass, LayerState& state, Workspace& w,
                                Faults& faults, int64_t layer) const {
   KvCache& cache = static_cast<TransformerState::Impl&>(state).cache;
+  if (attention_.int15_scores) cache.keep_key_codes(state.position());
   const int64_t tokens = pass.tokens, d = d_model_;
   const int64_t q_width = heads_.heads * heads_.head_dim, kv_width = heads_.kv_heads * heads_.head_dim;
   float* normed = w.normed.at_least(tokens * d);

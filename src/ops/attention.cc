@@ -64,6 +64,7 @@ void attention(const HeadShape& shape, const AttentionOptions& options, const fl
   const StageTimer timer("attention");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim, width = shape.width(), out_width = shape.heads * hd;
+  const bool codes = options.int15_scores;
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t step =
       std::max<int64_t>(1, 48 / group);  // positions of a unit: four register tiles of query rows
@@ -99,7 +100,9 @@ void attention(const HeadShape& shape, const AttentionOptions& options, const fl
                              .softcap = options.softcap,
                              .out = y,
                              .ldo = out_width,
-                             .scratch = scratch.at_least(table.attention_scratch(hd))});
+                             .scratch = scratch.at_least(table.attention_scratch(hd)),
+                             .key_codes = codes ? cache.key_codes(u.segment->row, u.head) : nullptr,
+                             .key_exponents = codes ? cache.key_exponents(u.segment->row, u.head) : nullptr});
     for (int64_t p = 0; p < n; ++p)
       if (table.first_nonfinite(y + p * out_width, group * hd) != group * hd) finite = false;
   });

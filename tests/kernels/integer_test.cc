@@ -2,6 +2,7 @@
 // The integer profiles' kernels (contract 7c): every table equals the reference bit for bit over ragged
 // shapes and planted extremes, and known answers hold at every bound.
 #include <cmath>
+#include <cstring>
 
 #include "kernels/kernel_cases.h"
 

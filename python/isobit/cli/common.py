@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import isobit
+from isobit._modes import PROFILES
 from isobit.lowbit import FORMATS
 from isobit.models import CausalLM
 
@@ -31,6 +32,21 @@ def add_format_argument(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="how projections are kept in memory; default: float32",
     )
+
+
+def add_profile_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--numeric-profile",
+        choices=PROFILES,
+        help="arithmetic of the matrix products; default: ISOBIT_NUMERIC_PROFILE, else fp32_v1",
+    )
+
+
+def kept_as(model: CausalLM) -> str:
+    """How a model keeps and multiplies its weights, in words; nothing for float32."""
+    words = [] if model.weight_format == "float32" else [f"{model.weight_format} weights"]
+    words += [] if model.numeric_profile == "fp32_v1" else [model.numeric_profile]
+    return f" with {' and '.join(words)}" if words else ""
 
 
 def apply_runtime_arguments(arguments: argparse.Namespace) -> None:
@@ -68,11 +84,18 @@ class ProgressBar:
 
 
 def load_model(
-    directory: str | Path, max_positions: int | None = None, weight_format: str = "float32"
+    directory: str | Path,
+    max_positions: int | None = None,
+    weight_format: str = "float32",
+    numeric_profile: str | None = None,
 ) -> CausalLM:
     with ProgressBar("loading") as progress:
         return CausalLM.load(
-            directory, weight_format=weight_format, max_positions=max_positions, progress=progress
+            directory,
+            weight_format=weight_format,
+            numeric_profile=numeric_profile,
+            max_positions=max_positions,
+            progress=progress,
         )
 
 
