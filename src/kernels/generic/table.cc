@@ -11,6 +11,7 @@ const KernelTable table = {
     .matmul = matmul,
     .attention = attention,
     .attention_scratch = attention_scratch,
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,
