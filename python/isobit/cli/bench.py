@@ -112,7 +112,8 @@ def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
         f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights, "
-        f"{facts['embed_format']} head: {peak:.0f} GFLOP/s of multiply-adds and {bandwidth:.1f} GB/s of memory reads at most",
+        f"{facts['embed_format']} head: {peak:.0f} GFLOP/s of multiply-adds "
+        f"and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]
     for r in facts["rows"]:
