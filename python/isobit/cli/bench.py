@@ -22,7 +22,7 @@ _PROMPTS = (16, 128, 512)
 _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
-_FORMAT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 _PROFILE_BYTES = {"fixed15_v1": 2, "int8x32_v1": 1.125}  # of projections and head
 
 
@@ -30,18 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
     parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_format_argument(parser)
+    common.add_format_arguments(parser)
     common.add_profile_argument(parser)
     common.add_runtime_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     common.apply_runtime_arguments(arguments)
-    model = common.load_model(arguments.directory, None, arguments.weight_format, arguments.numeric_profile)
+    model = common.load_model(
+        arguments.directory, numeric_profile=arguments.numeric_profile, **common.formats(arguments)
+    )
     facts: dict[str, Any] = {
         "isa": isobit.active_isa(),
         "threads": isobit.num_threads(),
         "weight_format": model.weight_format,
+        "embed_format": model.embed_format,
         "numeric_profile": model.numeric_profile,
         **isobit.measure(),
         "rows": [row(model, kind, length, arguments.profile) for kind, length in _work(model)],
@@ -70,9 +73,9 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
     head = plan.vocab_size * plan.d_model
     per_key = 2 * plan.n_layers * plan.head_dim
     flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    per_weight = _PROFILE_BYTES.get(model.numeric_profile, _FORMAT_BYTES[model.weight_format])
-    per_head = _PROFILE_BYTES.get(model.numeric_profile, 4)
-    read = per_weight * layers + per_head * head + 4 * per_key * plan.n_kv_heads * keys
+    integer = _PROFILE_BYTES.get(model.numeric_profile)
+    read = (integer or _BYTES[model.weight_format]) * layers + (integer or _BYTES[model.embed_format]) * head
+    read += 4 * per_key * plan.n_kv_heads * keys
     return {
         "work": kind,
         "length": length,
@@ -115,8 +118,8 @@ def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
         f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights, "
-        f"{facts['numeric_profile']}: {peak:.0f} GFLOP/s of multiply-adds and {bandwidth:.1f} GB/s of memory "
-        "reads at most",
+        f"{facts['embed_format']} head, {facts['numeric_profile']}: {peak:.0f} GFLOP/s of multiply-adds "
+        f"and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]
     for r in facts["rows"]:

@@ -25,12 +25,18 @@ def add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isa", metavar="NAME", help="instruction set to use (cannot change a bit)")
 
 
-def add_format_argument(parser: argparse.ArgumentParser) -> None:
+def add_format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight-format",
         choices=FORMATS,
         default="float32",
         help="how projections are kept in memory; default: float32",
+    )
+    parser.add_argument(
+        "--embed-format",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="how embedding and head are kept in memory; default: float32",
     )
 
 
@@ -40,13 +46,6 @@ def add_profile_argument(parser: argparse.ArgumentParser) -> None:
         choices=PROFILES,
         help="arithmetic of the matrix products; default: ISOBIT_NUMERIC_PROFILE, else fp32_v1",
     )
-
-
-def kept_as(model: CausalLM) -> str:
-    """How a model keeps and multiplies its weights, in words; nothing for float32."""
-    words = [] if model.weight_format == "float32" else [f"{model.weight_format} weights"]
-    words += [] if model.numeric_profile == "fp32_v1" else [model.numeric_profile]
-    return f" with {' and '.join(words)}" if words else ""
 
 
 def apply_runtime_arguments(arguments: argparse.Namespace) -> None:
@@ -83,20 +82,22 @@ class ProgressBar:
         sys.stderr.flush()
 
 
-def load_model(
-    directory: str | Path,
-    max_positions: int | None = None,
-    weight_format: str = "float32",
-    numeric_profile: str | None = None,
-) -> CausalLM:
+def load_model(directory: str | Path, **options: Any) -> CausalLM:
     with ProgressBar("loading") as progress:
-        return CausalLM.load(
-            directory,
-            weight_format=weight_format,
-            numeric_profile=numeric_profile,
-            max_positions=max_positions,
-            progress=progress,
-        )
+        return CausalLM.load(directory, progress=progress, **options)
+
+
+def formats(arguments: argparse.Namespace) -> dict[str, str]:
+    """The keywords of CausalLM.load that add_format_arguments asks for."""
+    return {"weight_format": arguments.weight_format, "embed_format": arguments.embed_format}
+
+
+def stored_as(model: CausalLM) -> str:
+    """What a digest depends on besides the checkpoint: " with int8 weights"; nothing for float32."""
+    formats = {"weights": model.weight_format, "embedding": model.embed_format}
+    parts = [f"{fmt} {what}" for what, fmt in formats.items() if fmt != "float32"]
+    parts += [] if model.numeric_profile == "fp32_v1" else [model.numeric_profile]
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 def stop_ids(directory: str | Path, tokenizer_eos: int | None) -> set[int]:

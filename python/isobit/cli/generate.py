@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="system message of a --chat")
     parser.add_argument("-n", "--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--max-positions", type=int, metavar="N", help="default: what the config says")
-    common.add_format_argument(parser)
+    common.add_format_arguments(parser)
     common.add_profile_argument(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="generate all N tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -48,17 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
     eos = None if tokenizer is None else tokenizer.eos_token_id
     stops = set() if arguments.ignore_eos else common.stop_ids(arguments.directory, eos)
     model = common.load_model(
-        arguments.directory, arguments.max_positions, arguments.weight_format, arguments.numeric_profile
+        arguments.directory,
+        max_positions=arguments.max_positions,
+        numeric_profile=arguments.numeric_profile,
+        **common.formats(arguments),
     )
     on_text = (lambda text: None) if arguments.json else _print_now
     result = answer(model, tokenizer, prompt, arguments.max_new_tokens, stop_ids=stops, on_text=on_text)
     if arguments.json:
-        kept = {"weight_format": model.weight_format, "numeric_profile": model.numeric_profile}
-        print(json.dumps(_report(result, tokenizer, arguments.digest) | kept, ensure_ascii=False))
+        report = _report(result, tokenizer, arguments.digest) | common.formats(arguments)
+        report["numeric_profile"] = model.numeric_profile
+        print(json.dumps(report, ensure_ascii=False))
         return 0
     print("" if tokenizer is not None else " ".join(map(str, result.ids)))
     if arguments.digest:
-        print(f"digest {result.digest}{common.kept_as(model)}")
+        print(f"digest {result.digest}{common.stored_as(model)}")
     return 0
 
 

@@ -16,6 +16,7 @@ const KernelTable table = {
     .quantize_int8x32 = quantize_int8x32,
     .attention = attention,
     .attention_scratch = attention_scratch,
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,

@@ -134,6 +134,7 @@ constexpr KernelTable kTable = {
     .quantize_int8x32 = quantize_int8x32,
     .attention = attention,
     .attention_scratch = [](int64_t) -> int64_t { return 0; },
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,
