@@ -53,7 +53,6 @@ class Problem {
       for (int64_t d = 0; d < shape_.head_dim; ++d)
         v_.data()[p % shape_.slots * v_stride_ + d] = draw(shape_.kind, random_);
     }
-    if (shape_.int15) quantize_keys();
   }
 
   float& key(int64_t position, int64_t d) {
@@ -69,6 +68,7 @@ class Problem {
     const int64_t ldo = shape_.group * shape_.head_dim + 5;
     Guarded y((shape_.n_pos - 1) * ldo + shape_.group * shape_.head_dim);
     y.fill(kCanary);
+    if (shape_.int15) quantize_keys();
     AlignedBuffer scratch(table.attention_scratch(shape_.head_dim));
     AttentionArgs args{.q = q_.data(),
                        .ldq = ldq_,
@@ -184,7 +184,8 @@ TEST(Attention, OfIntegerScores) {
   for (const int64_t d : {2, 5, 31, 64, 80, 96, 260, 512})
     for (const int64_t pos0 : {int64_t{0}, random.in(1, 300), random.in(500, 1100)})
       for (const int64_t n : {int64_t{1}, random.in(2, 30)})
-        for (const Values kind : {Values::kNormal, Values::kMixed, Values::kHuge}) {
+        for (const Values kind :
+             {Values::kNormal, Values::kTiny, Values::kSignedZeros, Values::kCancelling}) {
           Shape s = {.head_dim = d, .group = random.in(1, 4), .pos0 = pos0, .n_pos = n, .kind = kind};
           if (random.coin()) s.window = random.in(1, 400);
           if (random.coin()) s.softcap = 2.5f;
@@ -239,12 +240,14 @@ TEST(Attention, Sweep) {
 TEST(Attention, NonFiniteScores) {
   Random random(8);
   for (int i = 0; i < 40; ++i) {
-    const Shape shape{random.in(1, 9) * 2,
-                      random.in(1, 3),
-                      random.in(0, 600),
-                      random.in(1, 40),
-                      random.coin() ? random.in(1, 300) : 0,
-                      random.coin() ? 5.0f : 0.0f};
+    Shape shape{random.in(1, 9) * 2,
+                random.in(1, 3),
+                random.in(0, 600),
+                random.in(1, 40),
+                random.coin() ? random.in(1, 300) : 0,
+                random.coin() ? 5.0f : 0.0f};
+    shape.int15 =
+        i % 6 == 2 || i % 6 == 4;  // exact sums overflow only where the products below agree in sign
     SCOPED_TRACE(describe(shape));
     Problem clean(shape, 100 + static_cast<uint64_t>(i)), dirty(shape, 100 + static_cast<uint64_t>(i));
     const int64_t first = random.in(0, shape.n_pos - 1);

@@ -182,7 +182,7 @@ def test_int15_refusals():
     with refuses(ValueError, "[linalg.dequantize_int15] x lo", "0..127", "-1"):
         linalg.dequantize_int15(hi, lo * 0 - 1, exponents)
     with refuses(ValueError, "[linalg.dequantize_int15] x codes", "-16383..16383", "-16384"):
-        linalg.dequantize_int15(hi * 0 - 128, lo * 0, exponents)
+        linalg.dequantize_int15(np.full_like(hi, -128), lo * 0, exponents)
     for e in (-163, 115):
         with refuses(ValueError, "[linalg.dequantize_int15] x exponents", "-162..114", str(e)):
             linalg.dequantize_int15(hi, lo, exponents * 0 + np.int32(e))
