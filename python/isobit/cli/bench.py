@@ -13,7 +13,7 @@ from typing import Any
 import isobit
 from isobit import _core
 from isobit.cli import common
-from isobit.models import CausalLM
+from isobit.models import CausalLM, ModelPlan
 
 NAME = "bench"
 HELP = "measure prompt and decode speed of a model"
@@ -57,14 +57,7 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
     stages = _core.profile() if profile else []
     _core.set_profiling(False)
     tokens = length if kind == "prefill" else 1
-    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
-    plan = model.plan
-    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
-    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
-    head = plan.vocab_size * plan.d_model
-    per_key = 2 * plan.n_layers * plan.head_dim
-    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    read = 4 * (layers + head + per_key * plan.n_kv_heads * keys)
+    flop, read = counts(model.plan, kind, length)
     return {
         "work": kind,
         "length": length,
@@ -75,6 +68,19 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
             {"stage": stage, "seconds": t, "calls": calls, "flop": work} for stage, t, calls, work in stages
         ],
     }
+
+
+def counts(plan: ModelPlan, kind: str, length: int, batch: int = 1) -> tuple[int, int]:
+    """Floating-point operations of a prompt of `length` or a step after it, and bytes of memory it reads."""
+    tokens = length if kind == "prefill" else 1
+    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
+    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
+    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
+    head = plan.vocab_size * plan.d_model
+    per_key = 2 * plan.n_layers * plan.head_dim
+    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
+    read = 4 * (layers + head + per_key * plan.n_kv_heads * keys * batch)
+    return flop * batch, read
 
 
 def _ids(model: CausalLM, length: int) -> list[list[int]]:
