@@ -31,7 +31,7 @@ class Engine:
         return self.model.forward([prompt], last_only=True).tolist()[0]
 
     def counts(self, row):
-        return bench.counts(self.model.plan, row.kind, row.length, row.batch)
+        return bench.counts(self.model, row.kind, row.length, row.batch)
 
     def machine(self):
         return isobit.measure()

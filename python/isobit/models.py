@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _modes
+from . import _core, _modes, lowbit
 from ._core import (
     CausalLMState,
     Checkpoint,
@@ -120,7 +120,9 @@ class CausalLM(_core.CausalLM):
     """A decoder language model on token ids: load -> forward -> step -> generate.
 
     weights: arrays by checkpoint name (plan.checkpoint_names()), or {"embed", "norm", "head" unless tied,
-    "layers": [{block key: array}]}. Raises UnsupportedModel for a missing tensor or one that nothing reads,
+    "layers": [{block key: array}]}; packed ones of isobit.lowbit count as what they widen to. weight_format:
+    as in load(); None keeps the projections in float32, or in the format in which lowbit.pack left the
+    weights. Raises UnsupportedModel for a missing tensor or one that nothing reads,
     TypeError for a dtype other than float32, float16 or bfloat16, ValueError for a wrong shape or a
     non-finite value.
     """
@@ -132,16 +134,19 @@ class CausalLM(_core.CausalLM):
         plan: ModelPlan,
         weights: Mapping[str, Any],
         *,
-        weight_format: str = "float32",
+        weight_format: str | None = None,
+        embed_format: str | None = None,
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._choose(weight_format, device, numeric_profile, numeric_mode)
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
-        _core.CausalLM.__init__(self, plan, named, max_positions, progress)
+        stored = _modes.stored_format("CausalLM", named, weight_format)
+        formats = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
+        named = lowbit.materialize(named)
+        _core.CausalLM.__init__(self, plan, named, max_positions, progress, *formats)
         self.config = None
 
     @classmethod
@@ -150,6 +155,7 @@ class CausalLM(_core.CausalLM):
         path: str | os.PathLike[str],
         *,
         weight_format: str = "float32",
+        embed_format: str | None = None,
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
@@ -158,24 +164,37 @@ class CausalLM(_core.CausalLM):
     ) -> CausalLM:
         """Loads a checkpoint directory (config.json and safetensors).
 
+        weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
+        bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
+        head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
         max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
         called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
-        model._choose(weight_format, device, numeric_profile, numeric_mode)
-        _core.CausalLM.__init__(model, Path(path), max_positions, progress)
+        formats = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
+        _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
         model.config = HFConfig.from_json(path)
         return model
 
     def _choose(
-        self, weight_format: str, device: str, numeric_profile: str | None, numeric_mode: str | None
-    ) -> None:
-        self.weight_format = _modes.resolve_weight_format("CausalLM", weight_format)
+        self,
+        weight_format: str,
+        embed_format: str | None,
+        device: str,
+        numeric_profile: str | None,
+        numeric_mode: str | None,
+    ) -> tuple[str, str]:
+        _modes.check_weight_format("CausalLM", weight_format)
+        if embed_format not in (None, "float32", "bfloat16"):
+            raise ValueError(
+                f"[CausalLM] embed_format: expected None, 'float32' or 'bfloat16', got {embed_format!r}"
+            )
         self.device = _modes.resolve_device("CausalLM", device)
         self.numeric_profile = _modes.resolve_profile("CausalLM", numeric_profile)
         _modes.resolve_mode("CausalLM", numeric_mode)
         self.numeric_mode = numeric_mode
+        return weight_format, embed_format or "float32"
 
     def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
         """ids (B, L) -> int32 (B, L + max_new_tokens): the largest logit wins, among equals the lowest id.
@@ -223,7 +242,7 @@ def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str
     if len(weights["layers"]) != plan.n_layers:
         raise ValueError(f"[CausalLM] layers: expected {plan.n_layers}, got {len(weights['layers'])}")
     for i, layer in enumerate(weights["layers"]):
-        fused: dict[str, list[tuple[int, Array]]] = {}
+        fused: dict[str, list[tuple[int, str, Any]]] = {}
         for key, name, rows in plan.layer_weights(i):
             if key not in layer:
                 raise UnsupportedModel(
@@ -232,10 +251,16 @@ def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str
             if rows is None:
                 named[name] = layer[key]
             else:
-                fused.setdefault(name, []).append((rows.start, Array.from_buffer(layer[key])))
+                fused.setdefault(name, []).append((rows.start, key, layer[key]))
         for name, parts in fused.items():
-            parts.sort(key=lambda part: part[0])
-            first = parts[0][1]
-            shape = (sum(part.shape[0] for _, part in parts), *first.shape[1:])
-            named[name] = Array.frombytes(b"".join(part.tobytes() for _, part in parts), first.dtype, shape)
+            named[name] = _joined(name, {key: part for _, key, part in sorted(parts, key=lambda p: p[0])})
     return named
+
+
+def _joined(name: str, parts: dict[str, Any]) -> Any:
+    """The rows of the parts below each other, packed as they are."""
+    fmt = lowbit.format_of(parts)
+    arrays = [Array.from_buffer(part) for part in lowbit.materialize(parts).values()]
+    shape = (sum(array.shape[0] for array in arrays), *arrays[0].shape[1:])
+    whole = Array.frombytes(b"".join(array.tobytes() for array in arrays), arrays[0].dtype, shape)
+    return whole if fmt == "float32" else lowbit.pack_one(whole, fmt, name)

@@ -56,7 +56,12 @@ struct AttentionArgs {
   float* out;     // like q, with ldo
   int64_t ldo;
   float* scratch;  // attention_scratch(head_dim) floats, 64-byte aligned
+  /// Not null: `attention` leaves the nodes of `block` alone here and no output; `attention_join` reads those
+  /// of consecutive blocks from `block` on. [rows] of attention_node_floats: m, den, 14 unused, num.
+  float* nodes = nullptr;
+  int64_t block = 0;
 };
+constexpr int64_t attention_node_floats(int64_t head_dim) { return 16 + (head_dim + 15) / 16 * 16; }
 
 /// Causal depthwise convolution of consecutive tokens of one sequence, then SiLU (contract 7b.1). Rows of
 /// `ldw` floats: weights and windows [width], oldest tap first. The window holds the last `width` inputs
@@ -182,10 +187,18 @@ struct KernelTable {
   /// c[m*ldc + n] = DOT(a[m], w[n], k) (+ bias[n] if bias), m < rows, n < cols; panels: of these cols.
   void (*matmul)(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
                  const float* bias, float* c, int64_t ldc);
+  /// The same bits from panels of bfloat16, or of int8 codes with one scale for each output (contract 8),
+  /// which is 0 in the columns past N. scratch: k * 32 floats.
+  void (*matmul_bf16)(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k,
+                      int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
+  void (*matmul_int8)(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
+                      int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
 
   /// Returns the smallest position with a non-finite visible score, or INT64_MAX.
   int64_t (*attention)(const AttentionArgs& args);
   int64_t (*attention_scratch)(int64_t head_dim);
+  /// The outputs of `attention` from the nodes of all blocks that its rows see.
+  void (*attention_join)(const AttentionArgs& args, int64_t blocks);
 
   /// y = (x*r)*w, r = 1/sqrt(SUMSQ(x)/d + eps); offset: weight 1 + w. Returns the first row whose sum is not
   /// finite, or rows.

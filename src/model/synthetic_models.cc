@@ -92,6 +92,9 @@ std::vector<BlockCase> option_cases() {
     c.options.qk_norm = true;
   });
   add("softcap", [](BlockCase& c) { c.options.attn_softcap = 1.5; });
+  for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
+    add((std::string(to_string(format)) + "_weights").c_str(),
+        [format](BlockCase& c) { c.options.weight_format = format; });
   return cases;
 }
 

@@ -10,8 +10,8 @@ void MambaLayer::load_outer(const WeightMap& weights, const std::string& norm, d
   norm_.eps = static_cast<float>(eps);
   place_values(norm_.weight, weights, {norm + ".weight"}, who);
   d_model_ = static_cast<int64_t>(norm_.weight.size());
-  place_matrix(in_, weights, {"in_proj.weight"}, who);
-  place_matrix(out_, weights, {"out_proj.weight"}, who);
+  place_matrix(in_, weights, {"in_proj.weight"}, who, weight_format_of(options_));
+  place_matrix(out_, weights, {"out_proj.weight"}, who, weight_format_of(options_));
   if (weights.contains("in_proj.bias")) place_values(in_bias_, weights, {"in_proj.bias"}, who);
   if (weights.contains("out_proj.bias")) place_values(out_bias_, weights, {"out_proj.bias"}, who);
 }
@@ -41,8 +41,8 @@ void MambaLayer::load_mlp(const WeightMap& weights, double eps, const char* who)
   if (!weights.contains("post_attention_layernorm.weight")) return;
   mlp_norm_.eps = static_cast<float>(eps);
   place_values(mlp_norm_.weight, weights, {"post_attention_layernorm.weight"}, who);
-  place_matrix(gate_up_, weights, {"gate_proj.weight", "up_proj.weight"}, who);
-  place_matrix(down_, weights, {"down_proj.weight"}, who);
+  place_matrix(gate_up_, weights, {"gate_proj.weight", "up_proj.weight"}, who, weight_format_of(options_));
+  place_matrix(down_, weights, {"down_proj.weight"}, who, weight_format_of(options_));
   if (!weights.contains("down_proj.bias")) return;
   place_values(gate_up_bias_, weights, {"gate_proj.bias", "up_proj.bias"}, who);
   place_values(down_bias_, weights, {"down_proj.bias"}, who);

@@ -23,15 +23,16 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
   };
   load_norm(input_norm_, "input_layernorm");
   load_norm(post_norm_, "post_attention_layernorm");
-  place_matrix(qkv_, weights, {"q_proj.weight", "k_proj.weight", "v_proj.weight"}, who);
-  place_matrix(output_, weights, {"o_proj.weight"}, who);
+  place_matrix(qkv_, weights, {"q_proj.weight", "k_proj.weight", "v_proj.weight"}, who,
+               options.weight_format);
+  place_matrix(output_, weights, {"o_proj.weight"}, who, options.weight_format);
   if (options.qkv_bias) place_values(qkv_bias_, weights, {"q_proj.bias", "k_proj.bias", "v_proj.bias"}, who);
   if (options.o_bias) place_values(output_bias_, weights, {"o_proj.bias"}, who);
   if (is_gated(options.mlp))
-    place_matrix(gate_up_, weights, {"gate_proj.weight", "up_proj.weight"}, who);
+    place_matrix(gate_up_, weights, {"gate_proj.weight", "up_proj.weight"}, who, options.weight_format);
   else
-    place_matrix(gate_up_, weights, {"up_proj.weight"}, who);
-  place_matrix(down_, weights, {"down_proj.weight"}, who);
+    place_matrix(gate_up_, weights, {"up_proj.weight"}, who, options.weight_format);
+  place_matrix(down_, weights, {"down_proj.weight"}, who, options.weight_format);
   if (options.mlp_bias) {
     if (is_gated(options.mlp)) place_values(gate_up_bias_, weights, {"gate_proj.bias"}, who);
     place_values(gate_up_bias_, weights, {"up_proj.bias"}, who);

@@ -9,8 +9,11 @@ extern const KernelTable table;
 const KernelTable table = {
     .isa = kIsaName,
     .matmul = matmul,
+    .matmul_bf16 = matmul_bf16,
+    .matmul_int8 = matmul_int8,
     .attention = attention,
     .attention_scratch = attention_scratch,
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,
