@@ -253,6 +253,9 @@ void bind_model(nb::module_& m) {
   model.def_prop_ro(
       "embed_format", [](const Model& m) { return to_string(m.impl->embed_format()); },
       "In which format embedding and head are kept.");
+  model.def_prop_ro(
+      "weight_bytes", [](const Model& m) { return m.impl->weight_bytes(); },
+      "Memory of all weights in their stored form.");
   model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });
   model.def_prop_ro(
       "unused_names", [](const Model& m) { return m.impl->unused_names(); },

@@ -738,6 +738,10 @@ class CausalLM:
         """In which format embedding and head are kept."""
 
     @property
+    def weight_bytes(self) -> int:
+        """Memory of all weights in their stored form."""
+
+    @property
     def max_positions(self) -> int: ...
     @property
     def unused_names(self) -> list[str]:

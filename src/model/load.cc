@@ -277,5 +277,12 @@ bool CausalLM::tied() const { return impl_->tied; }
 WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
 NumericProfile CausalLM::numeric_profile() const { return impl_->numeric_profile; }
 WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
+int64_t CausalLM::weight_bytes() const {
+  const ops::NormWeights& norm = impl_->final_norm;
+  int64_t bytes = impl_->embedding.bytes() + impl_->own_head.bytes() +
+                  static_cast<int64_t>((norm.weight.size() + norm.bias.size()) * sizeof(float));
+  for (const auto& layer : impl_->layers) bytes += layer->weight_bytes();
+  return bytes;
+}
 
 }  // namespace isobit

@@ -64,6 +64,8 @@ class Layer {
   std::vector<int64_t> weight_shape(const std::string& name) const;
   /// Float32: exactly as given, or what the stored form widens to (see ops::unpack_rows).
   std::vector<float> weight(const std::string& name) const;
+  /// Memory of all weights in their stored form.
+  int64_t weight_bytes() const;
 
  protected:
   /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.

@@ -329,6 +329,21 @@ def test_a_model_from_packed_weights(family, fmt):
         CausalLM(plan, nested)
 
 
+def test_weight_bytes():
+    config = make_config("llama")  # every matrix is of whole panels
+    plan, weights = plan_for(config), random_weights(config)
+    for fmt, each in (("float32", 4), ("bfloat16", 2), ("int8", 1)):
+        for embed_format, table in ((None, 4), ("bfloat16", 2)):
+            model = CausalLM(plan, weights, weight_format=fmt, embed_format=embed_format)
+            size = 0
+            for name, value in weights.items():
+                if name.endswith("proj.weight"):
+                    size += each * value.size + (4 * len(value) if fmt == "int8" else 0)
+                else:
+                    size += (table if value.ndim == 2 else 4) * value.size
+            assert model.weight_bytes == size
+
+
 def test_hostile_packed_weights_for_a_model():
     config = make_config("llama")
     plan, weights = plan_for(config), random_weights(config)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from isobit.cli.info import describe
 from isobit.models import CausalLM, UnsupportedModel
 
 oracle = pytest.importorskip("support.oracle", exc_type=ImportError)
@@ -109,6 +110,11 @@ def test_stored_weights(tmp_path, case):
         wide = CausalLM(stored.plan, stored.parameters())
         full, steps = oracle.our_logits(stored, ids)
         assert full.tobytes() == steps.tobytes() == np.asarray(wide.forward(ids)).tobytes()
+        size = 0
+        for name, value in stored.parameters().items():
+            bytes_each = {"bfloat16": 2, "int8": 1}[fmt] if name.endswith("_proj.weight") else 4
+            size += bytes_each * value.size + (4 * value.shape[0] if bytes_each == 1 else 0)
+        assert describe(tmp_path, fmt)["memory_bytes"] == size
 
 
 def test_parameters_and_blocks(tmp_path):

@@ -23,7 +23,7 @@ _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
 _BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-_PROFILE_BYTES = {"fixed15_v1": 2, "int8x32_v1": 1.125}  # of projections and head
+_EIGHTHS = {"fixed15_v1": 16, "int8x32_v1": 9}  # of a byte, for a weight of projections and head
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,16 +66,7 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
     stages = _core.profile() if profile else []
     _core.set_profiling(False)
     tokens = length if kind == "prefill" else 1
-    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
-    plan = model.plan
-    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
-    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
-    head = plan.vocab_size * plan.d_model
-    per_key = 2 * plan.n_layers * plan.head_dim
-    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    integer = _PROFILE_BYTES.get(model.numeric_profile)
-    read = (integer or _BYTES[model.weight_format]) * layers + (integer or _BYTES[model.embed_format]) * head
-    read += 4 * per_key * plan.n_kv_heads * keys
+    flop, read = counts(model, kind, length)
     return {
         "work": kind,
         "length": length,
@@ -86,6 +77,23 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
             {"stage": stage, "seconds": t, "calls": calls, "flop": work} for stage, t, calls, work in stages
         ],
     }
+
+
+def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int, int]:
+    """Floating-point operations of a prompt of `length` or a step after it, and bytes of memory it reads."""
+    tokens = length if kind == "prefill" else 1
+    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
+    plan = model.plan
+    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
+    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
+    head = plan.vocab_size * plan.d_model
+    per_key = 2 * plan.n_layers * plan.head_dim
+    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
+    integer = _EIGHTHS.get(model.numeric_profile)
+    read = (integer or 8 * _BYTES[model.weight_format]) * layers // 8
+    read += (integer or 8 * _BYTES[model.embed_format]) * head // 8
+    read += 4 * per_key * plan.n_kv_heads * keys * batch
+    return flop * batch, read
 
 
 def _ids(model: CausalLM, length: int) -> list[list[int]]:
