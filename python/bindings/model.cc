@@ -182,15 +182,18 @@ void bind_model(nb::module_& m) {
     const std::string sig = "def " + std::string(name) +
                             "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
                             "typing.Any = None, last_only: bool = False) -> Array";
-    model.def(name, forward, "ids"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
-              "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
-              "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
-              "float32 logits\n"
-              "(B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a "
-              "state the ids continue\n"
-              "it. lengths: B integers in 1..L, only without a state. TypeError for bool or float ids, "
-              "ValueError for ids out of\n"
-              "range, ragged lists, a state of another model or too many positions, all before any work.");
+    model.def(
+        name, forward, "ids"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
+        "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
+        "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
+        "float32 logits\n"
+        "(B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a "
+        "state the ids continue\n"
+        "it. lengths: B integers in 1..L; logits past a row's length are 0, and its state ends there. "
+        "TypeError for bool or\n"
+        "float ids, ValueError for ids out of range, ragged lists, a state of another model or too many "
+        "positions, all\n"
+        "before any work.");
   }
   model.def("step", step, "ids"_a.none(), "state"_a.none(),
             nb::sig("def step(self, ids: typing.Any, state: CausalLMState) -> Array"),

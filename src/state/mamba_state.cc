@@ -93,8 +93,6 @@ MambaState::Impl::Impl(const MambaShape& s, int64_t batch) : shape(s), batch(bat
   documented.resize(sections.size());
 }
 
-int64_t MambaState::Impl::position() const { return *std::max_element(tokens.begin(), tokens.end()); }
-
 void MambaState::Impl::reset() {
   for (AlignedBuffer& copy : copies)
     std::memset(copy.data(), 0, static_cast<size_t>(copy.size()) * sizeof(float));
@@ -102,7 +100,7 @@ void MambaState::Impl::reset() {
   end_call();
 }
 
-std::unique_ptr<LayerState::Transaction> MambaState::Impl::begin(int64_t /*tokens*/) {
+std::unique_ptr<LayerState::Transaction> MambaState::Impl::begin(std::span<const int64_t> /*appended*/) {
   return std::make_unique<Exchange>(*this);
 }
 
