@@ -17,11 +17,14 @@
 #include "isobit/tensor.h"
 #include "isobit/transformer_block.h"
 #include "isobit/transformer_state.h"
+#include "isobit/weight_format.h"
 
 namespace isobit {
 
 struct LoadOptions {
-  std::optional<int64_t> max_positions = {};  ///< default: the config's; at most the config's
+  std::optional<int64_t> max_positions = {};            ///< default: the config's; at most the config's
+  WeightFormat weight_format = WeightFormat::kFloat32;  ///< of the projections; all else is float32
+  WeightFormat embed_format = WeightFormat::kFloat32;   ///< of embedding and head: float32 or bfloat16
   /// Called with (tensors done, tensors in all) while loading.
   std::function<void(int64_t, int64_t)> progress = {};
 };
@@ -94,7 +97,9 @@ class CausalLM {
       const std::function<bool(int64_t, std::span<const int32_t>, std::span<const float>)>& on_token = {})
       const;
 
-  /// A parameter by checkpoint name, float32.
+  WeightFormat weight_format() const;
+  WeightFormat embed_format() const;
+  /// A parameter by checkpoint name, float32 (what its stored form widens to).
   std::vector<std::string> parameter_names() const;
   std::vector<int64_t> parameter_shape(const std::string& name) const;
   std::vector<float> parameter(const std::string& name) const;

@@ -51,7 +51,7 @@ class MambaBlock {
   const MambaOptions& options() const;
   const MambaShape& shape() const;
   int64_t d_model() const;
-  /// The float32 weights by name, unpacked: exactly the values given.
+  /// The weights by name, float32: exactly the values given, or what their stored form widens to.
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
   std::vector<float> weight(const std::string& name) const;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <variant>
 
+#include "isobit/weight_format.h"
+
 namespace isobit {
 
 struct Mamba1Options {
@@ -13,6 +15,7 @@ struct Mamba1Options {
   /// Normalise dt, B and C without weights behind x_proj (Falcon Mamba).
   bool inner_norm = false;
   double inner_norm_eps = 1e-6;
+  WeightFormat weight_format = WeightFormat::kFloat32;  ///< in which the projections are kept
 };
 
 struct Mamba2Options {
@@ -24,6 +27,7 @@ struct Mamba2Options {
   bool norm_before_gate = false;
   /// The gated norm runs over each group's channels, as checkpoints were trained; false: over all at once.
   bool grouped_norm = true;
+  WeightFormat weight_format = WeightFormat::kFloat32;
 };
 
 struct Mamba3Options {
@@ -32,8 +36,16 @@ struct Mamba3Options {
   /// A = -(1 + x), x >= 0, or -1/(1 - x); false: A = -softplus(x), as in code before June 2026.
   bool heavy_tail = true;
   double a_floor = 1e-4;
+  WeightFormat weight_format = WeightFormat::kFloat32;
 };
 
 using MambaOptions = std::variant<Mamba1Options, Mamba2Options, Mamba3Options>;
+
+inline WeightFormat weight_format_of(const MambaOptions& options) {
+  return std::visit([](const auto& o) { return o.weight_format; }, options);
+}
+inline void set_weight_format(MambaOptions& options, WeightFormat format) {
+  std::visit([format](auto& o) { o.weight_format = format; }, options);
+}
 
 }  // namespace isobit

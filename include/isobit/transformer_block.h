@@ -18,7 +18,8 @@ class TransformerLayer;  // packed weights, src/nn
 
 class TransformerBlock {
  public:
-  /// Weights are packed (copied). Throws ValueError or TypeError naming the weight or option.
+  /// Weights are packed (copied), the projections in options.weight_format. Throws ValueError or TypeError
+  /// naming the weight or option.
   TransformerBlock(const WeightMap& weights, const TransformerOptions& options);
   ~TransformerBlock();
   TransformerBlock(TransformerBlock&&) noexcept;
@@ -35,7 +36,7 @@ class TransformerBlock {
   const TransformerOptions& options() const;  ///< with every default filled in
   int64_t d_model() const;
   int64_t intermediate() const;
-  /// The float32 weights by name, unpacked: exactly the values given.
+  /// The weights by name, float32: exactly the values given, or what their stored form widens to.
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
   std::vector<float> weight(const std::string& name) const;

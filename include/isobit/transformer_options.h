@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "isobit/weight_format.h"
+
 namespace isobit {
 
 enum class NormKind { kRmsNorm, kLayerNorm, kRmsNormOffset };
@@ -53,7 +55,8 @@ struct TransformerOptions {
   bool mlp_bias = false;
   bool qk_norm = false;
   std::optional<double> attn_softcap;
-  std::optional<double> attn_scale;  ///< of the scores; default: 1 / sqrt(head_dim)
+  std::optional<double> attn_scale;                     ///< of the scores; default: 1 / sqrt(head_dim)
+  WeightFormat weight_format = WeightFormat::kFloat32;  ///< in which the projection matrices are kept
 };
 
 /// The strings of the interface: "rmsnorm", "swiglu", "llama3", ... The readers throw ValueError naming the

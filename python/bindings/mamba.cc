@@ -24,7 +24,7 @@ std::string op_of(const isobit::MambaBlock& block) {
   return "Mamba" + std::to_string(block.version()) + "Block";
 }
 
-MambaOptions read_options(int version, const nb::dict& d, const std::string& op) {
+MambaOptions read_version_options(int version, const nb::dict& d, const std::string& op) {
   const auto number = [&](const char* key) { return read_double(d[key], op, key); };
   const auto flag = [&](const char* key) { return read_bool(d[key], op, key); };
   if (version == 1)
@@ -50,6 +50,13 @@ MambaOptions read_options(int version, const nb::dict& d, const std::string& op)
                        .rope_fraction = number("rope_fraction"),
                        .heavy_tail = a == "heavy_tail",
                        .a_floor = number("a_floor")};
+}
+
+MambaOptions read_options(int version, const nb::dict& d, const std::string& op) {
+  MambaOptions options = read_version_options(version, d, op);
+  if (d.contains("weight_format"))
+    set_weight_format(options, parse_weight_format(read_string(d["weight_format"], op, "weight_format")));
+  return options;
 }
 
 nb::dict sizes(const isobit::MambaBlock& block) {
@@ -298,13 +305,17 @@ void bind_mamba(nb::module_& m) {
       "batch_size"_a.none(), nb::sig("def allocate_state(self, batch_size: int) -> typing.Any"),
       "A state of zeros.");
   cls.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
-          "Copies of the float32 weights by name, exactly as given.");
+          "Float32 copies of the weights by name, exactly as given or as their stored form widens.");
   cls.def(
       "_options", [](const MambaObject& self) { return mamba_options_dict(self.impl->options()); },
       nb::sig("def _options(self) -> dict[str, typing.Any]"));
   cls.def(
       "_sizes", [](const MambaObject& self) { return sizes(*self.impl); },
       nb::sig("def _sizes(self) -> dict[str, int]"));
+  cls.def_prop_ro(
+      "weight_format",
+      [](const MambaObject& self) { return to_string(weight_format_of(self.impl->options())); },
+      "In which format the projections are kept.");
   cls.def_prop_ro("_version", [](const MambaObject& self) { return self.impl->version(); });
   bind_mamba_session(m);
 }

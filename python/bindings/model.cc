@@ -128,8 +128,11 @@ nb::dict parameters(const Model& self) {
   return result;
 }
 
-LoadOptions load_options(nb::handle max_positions, nb::handle progress) {
+LoadOptions load_options(nb::handle max_positions, nb::handle progress, const std::string& weight_format,
+                         const std::string& embed_format) {
   LoadOptions options;
+  options.weight_format = parse_weight_format(weight_format);
+  options.embed_format = parse_weight_format(embed_format);
   if (!max_positions.is_none()) options.max_positions = read_int(max_positions, kOp, "max_positions");
   if (!progress.is_none()) {
     options.progress = [progress](int64_t done, int64_t all) {
@@ -140,14 +143,12 @@ LoadOptions load_options(nb::handle max_positions, nb::handle progress) {
   return options;
 }
 
-Model load(const std::filesystem::path& path, nb::handle max_positions, nb::handle progress) {
-  const LoadOptions options = load_options(max_positions, progress);
+Model load(const std::filesystem::path& path, const LoadOptions& options) {
   nb::gil_scoped_release release;
   return Model{std::make_shared<const isobit::CausalLM>(isobit::CausalLM::load(path, options))};
 }
 
-Model build(const ModelPlan& plan, nb::handle weights, nb::handle max_positions, nb::handle progress) {
-  const LoadOptions options = load_options(max_positions, progress);
+Model build(const ModelPlan& plan, nb::handle weights, const LoadOptions& options) {
   const Weights read = read_weights(weights, kOp);
   nb::gil_scoped_release release;
   return Model{std::make_shared<const isobit::CausalLM>(plan, read.map, options)};
@@ -160,12 +161,13 @@ void bind_model(nb::module_& m) {
   nb::class_<Model> model(m, "CausalLM", "The compiled half of isobit.models.CausalLM.");
   model.def(
       "__init__",
-      [](Model* self, const std::filesystem::path& path, nb::handle max_positions, nb::handle progress) {
-        new (self) Model(load(path, max_positions, progress));
+      [](Model* self, const std::filesystem::path& path, nb::handle max_positions, nb::handle progress,
+         const std::string& weight_format, const std::string& embed_format) {
+        new (self) Model(load(path, load_options(max_positions, progress, weight_format, embed_format)));
       },
-      "path"_a, "max_positions"_a.none(), "progress"_a.none(),
+      "path"_a, "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a, "embed_format"_a,
       nb::sig("def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: "
-              "typing.Any) -> None"));
+              "typing.Any, weight_format: str, embed_format: str) -> None"));
   model.def_static(
       "check", [](const std::filesystem::path& path) { return isobit::CausalLM::check(path); }, "path"_a,
       nb::sig("def check(path: str | os.PathLike[str]) -> list[str]"),
@@ -174,10 +176,14 @@ void bind_model(nb::module_& m) {
   model.def(
       "__init__",
       [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,
-         nb::handle progress) { new (self) Model(build(plan, weights, max_positions, progress)); },
-      "plan"_a, "weights"_a.none(), "max_positions"_a.none(), "progress"_a.none(),
+         nb::handle progress, const std::string& weight_format, const std::string& embed_format) {
+        new (self)
+            Model(build(plan, weights, load_options(max_positions, progress, weight_format, embed_format)));
+      },
+      "plan"_a, "weights"_a.none(), "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a,
+      "embed_format"_a,
       nb::sig("def __init__(self, plan: ModelPlan, weights: dict[str, typing.Any], max_positions: int | "
-              "None, progress: typing.Any) -> None"));
+              "None, progress: typing.Any, weight_format: str, embed_format: str) -> None"));
   for (const char* name : {"forward", "__call__"}) {
     const std::string sig = "def " + std::string(name) +
                             "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
@@ -234,6 +240,12 @@ void bind_model(nb::module_& m) {
   model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
             "Copies of all weights by checkpoint name.");
   model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });
+  model.def_prop_ro(
+      "weight_format", [](const Model& m) { return to_string(m.impl->weight_format()); },
+      "In which format the projections are kept.");
+  model.def_prop_ro(
+      "embed_format", [](const Model& m) { return to_string(m.impl->embed_format()); },
+      "In which format embedding and head are kept.");
   model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });
   model.def_prop_ro(
       "unused_names", [](const Model& m) { return m.impl->unused_names(); },

@@ -6,6 +6,8 @@
 #include "checkpoint.h"
 #include "diagnostics.h"
 #include "errors.h"
+#include "linalg.h"
+#include "lowbit.h"
 #include "mamba.h"
 #include "model.h"
 #include "plan.h"
@@ -29,6 +31,8 @@ NB_MODULE(_core, m) {
   bind_plan(m);
   bind_checkpoint(m);
   bind_model(m);
+  bind_linalg(m);
+  bind_lowbit(m);
   bind_runtime(m);
   bind_diagnostics(m);
 }

@@ -149,6 +149,8 @@ TransformerOptions read_options(const nb::dict& keywords) {
       o.qk_norm = read_bool(value, kOp, key);
     else if (name == "attn_softcap")
       o.attn_softcap = value.is_none() ? std::nullopt : std::optional(read_double(value, kOp, key));
+    else if (name == "weight_format")
+      o.weight_format = parse_weight_format(read_string(value, kOp, key));
     else
       throw TypeError(message(kOp, "options", "known keywords", "'" + name + "'"));
   }

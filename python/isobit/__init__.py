@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from . import mamba, models, transformer
+from . import linalg, lowbit, mamba, models, transformer
 from ._core import (
     active_isa,
     available_isas,
@@ -56,6 +56,8 @@ __all__ = [
     "active_isa",
     "available_isas",
     "contract_version",
+    "linalg",
+    "lowbit",
     "mamba",
     "measure",
     "models",
@@ -73,7 +75,7 @@ __all__ = [
 ]
 
 # Names of the interface that this version does not provide.
-_NOT_PROVIDED = {"SambaStack", "lowbit", "training"}
+_NOT_PROVIDED = {"SambaStack", "training"}
 
 
 def __getattr__(name: str) -> NoReturn:

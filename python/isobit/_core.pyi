@@ -227,9 +227,15 @@ class TransformerBlock:
         """An empty state for up to max_tokens positions (at most max_positions)."""
 
     def parameters(self) -> dict[str, Array]:
-        """Copies of the float32 weights by name, exactly as given."""
+        """
+        Float32 copies of the weights by name, exactly as given or as their stored form widens.
+        """
 
     def _options(self) -> dict[str, Any]: ...
+    @property
+    def weight_format(self) -> str:
+        """In which format the projections are kept."""
+
     @property
     def d_model(self) -> int: ...
     @property
@@ -400,10 +406,16 @@ class MambaBlock:
         """A state of zeros."""
 
     def parameters(self) -> dict[str, Array]:
-        """Copies of the float32 weights by name, exactly as given."""
+        """
+        Float32 copies of the weights by name, exactly as given or as their stored form widens.
+        """
 
     def _options(self) -> dict[str, Any]: ...
     def _sizes(self) -> dict[str, int]: ...
+    @property
+    def weight_format(self) -> str:
+        """In which format the projections are kept."""
+
     @property
     def _version(self) -> int: ...
 
@@ -637,10 +649,23 @@ class CausalLM:
     """The compiled half of isobit.models.CausalLM."""
 
     @overload
-    def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: Any) -> None: ...
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        max_positions: int | None,
+        progress: Any,
+        weight_format: str,
+        embed_format: str,
+    ) -> None: ...
     @overload
     def __init__(
-        self, plan: ModelPlan, weights: dict[str, Any], max_positions: int | None, progress: Any
+        self,
+        plan: ModelPlan,
+        weights: dict[str, Any],
+        max_positions: int | None,
+        progress: Any,
+        weight_format: str,
+        embed_format: str,
     ) -> None: ...
     @staticmethod
     def check(path: str | os.PathLike[str]) -> list[str]:
@@ -694,6 +719,14 @@ class CausalLM:
     @property
     def plan(self) -> ModelPlan: ...
     @property
+    def weight_format(self) -> str:
+        """In which format the projections are kept."""
+
+    @property
+    def embed_format(self) -> str:
+        """In which format embedding and head are kept."""
+
+    @property
     def max_positions(self) -> int: ...
     @property
     def unused_names(self) -> list[str]:
@@ -711,6 +744,25 @@ class CausalLM:
     def n_layers(self) -> int: ...
     @property
     def kind(self) -> str: ...
+
+def matmul(a: Any, b: Any, transpose_a: bool, transpose_b: bool, out: Any) -> Any:
+    """a @ b of float32 matrices."""
+
+def round_to_bf16(value: Any, op: str, name: str) -> Array:
+    """
+    float32 of any shape -> bfloat16 bits (uint16), rounded to nearest even.
+    """
+
+def widen_bf16(bits: Any, op: str) -> Array:
+    """bfloat16 bits (uint16, any shape) -> float32, exactly."""
+
+def quantize_int8(value: Any, op: str, name: str) -> tuple[Array, Array]:
+    """
+    float32 (rows, k) -> codes (int8, rows, k) and exponents (int32, rows).
+    """
+
+def widen_int8(codes: Any, exponents: Any, op: str, name: str) -> Array:
+    """codes * 2^exponent of the row, float32, exactly."""
 
 def available_isas() -> list[str]:
     """The instruction sets of this build that this CPU runs, best first."""

@@ -8,6 +8,10 @@ run the same code and promise less.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import lowbit
 
 MODES = ("identical", "deterministic", "fast")
 PROFILES = ("fp32_v1",)
@@ -17,7 +21,6 @@ _REJECTED_PROFILES = {
     "fixed15_int8_attention_v1": "int8 on both operands of every product raises perplexity by about 30 %",
 }
 _LATER_DEVICES = ("cuda", "opencl", "gpu")
-_LATER_FORMATS = ("bfloat16", "int8")
 
 _chosen: dict[str, str] = {}
 
@@ -102,11 +105,30 @@ def resolve_device(where: str, device: str) -> str:
     return "cpu"
 
 
-def resolve_weight_format(where: str, weight_format: str) -> str:
-    if weight_format in _LATER_FORMATS:
-        raise NotImplementedError(
-            f"[{where}] weight_format: {weight_format} is not provided; available: float32"
+def check_weight_format(where: str, weight_format: object) -> None:
+    if weight_format not in lowbit.FORMATS:
+        raise ValueError(
+            f"[{where}] weight_format: expected one of {', '.join(lowbit.FORMATS)}, got {weight_format!r}"
         )
-    if weight_format != "float32":
-        raise ValueError(f"[{where}] weight_format: expected 'float32', got {weight_format!r}")
-    return weight_format
+
+
+def stored_format(where: str, weights: Mapping[str, Any], asked: str | None) -> str:
+    """The format to keep a block's matrices in: the one asked for, else the one the weights come in."""
+    given = lowbit.format_of(weights)
+    if asked is None:
+        return given
+    check_weight_format(where, asked)
+    if given not in ("float32", asked):
+        raise ValueError(f"[{where}] weight_format: expected None or {given!r}, as packed, got {asked!r}")
+    return asked
+
+
+def with_params(where: str, current: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """A block's constructor arguments after set_params(**params). Packed weights bring their format."""
+    for name in params:
+        if name not in current:
+            raise ValueError(f"[{where}] set_params: expected one of {', '.join(current)}, got {name!r}")
+    packed = params.get("weights")
+    if packed is not None and hasattr(packed, "items") and lowbit.format_of(packed) != "float32":
+        current = {**current, "weight_format": None}
+    return {**current, **params}

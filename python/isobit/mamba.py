@@ -3,6 +3,9 @@
 
 A block computes out = x + mixer(norm(x)). All three are defined by their recurrence over single tokens, so
 a prompt in one call, the same prompt cut anywhere, and one token at a time give the same bits.
+
+weight_format: how the projections are kept, "float32", "bfloat16" or "int8" (see isobit.lowbit); None keeps
+float32, or the format in which lowbit.pack left them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
-from . import _core, _modes
+from . import _core, _modes, lowbit
 from ._core import Mamba1State, Mamba2State, Mamba3State
 
 __all__ = [
@@ -49,7 +52,17 @@ Self = TypeVar("Self", bound="_MambaBlock")
 class _MambaBlock(_core.MambaBlock):
     """What the three versions share."""
 
-    def _build(self, weights: Mapping[str, Any], version: int, options: dict[str, Any]) -> None:
+    def _build(
+        self,
+        weights: Mapping[str, Any],
+        version: int,
+        options: dict[str, Any],
+        weight_format: str | None,
+    ) -> None:
+        if hasattr(weights, "items"):
+            weight_format = _modes.stored_format(type(self).__name__, weights, weight_format)
+            options = {**options, "weight_format": weight_format}
+            weights = lowbit.materialize(weights)
         _core.MambaBlock.__init__(self, weights, version, options)
         self._read_back()
 
@@ -60,7 +73,6 @@ class _MambaBlock(_core.MambaBlock):
         self.device = _modes.resolve_device(name, device)
         self.numeric_profile = profile
         self.numeric_mode = numeric_mode
-        self.weight_format = "float32"
 
     def _read_back(self) -> None:
         """Sets one attribute for each option and each size that the weights have."""
@@ -78,6 +90,7 @@ class _MambaBlock(_core.MambaBlock):
     def get_params(self) -> dict[str, Any]:
         """Every constructor argument by name, with copies of the weights."""
         chosen = {
+            "weight_format": self.weight_format,
             "numeric_profile": self.numeric_profile,
             "numeric_mode": self.numeric_mode,
             "device": self.device,
@@ -89,14 +102,7 @@ class _MambaBlock(_core.MambaBlock):
 
         A session that is open keeps the weights it was opened with.
         """
-        wanted = self.get_params()
-        unknown = [name for name in params if name not in wanted]
-        if unknown:
-            known = ", ".join(wanted)
-            raise ValueError(
-                f"[{type(self).__name__}] set_params: expected one of {known}, got {unknown[0]!r}"
-            )
-        wanted.update(params)
+        wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
         replacement = type(self)(**wanted)
         self._replace(replacement)
         self._choose(replacement.numeric_profile, replacement.numeric_mode, replacement.device)
@@ -138,6 +144,7 @@ class Mamba1Block(_MambaBlock):
         norm_eps: float = 1e-5,
         inner_norm: bool = False,
         inner_norm_eps: float = 1e-6,
+        weight_format: str | None = None,
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         device: str = "auto",
@@ -147,6 +154,7 @@ class Mamba1Block(_MambaBlock):
             weights,
             1,
             {"norm_eps": norm_eps, "inner_norm": inner_norm, "inner_norm_eps": inner_norm_eps},
+            weight_format,
         )
 
 
@@ -174,6 +182,7 @@ class Mamba2Block(_MambaBlock):
         gated_norm_eps: float = 1e-5,
         norm_before_gate: bool = False,
         grouped_norm: bool = True,
+        weight_format: str | None = None,
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         device: str = "auto",
@@ -190,6 +199,7 @@ class Mamba2Block(_MambaBlock):
                 "norm_before_gate": norm_before_gate,
                 "grouped_norm": grouped_norm,
             },
+            weight_format,
         )
 
 
@@ -216,6 +226,7 @@ class Mamba3Block(_MambaBlock):
         a_function: str = "heavy_tail",
         a_floor: float = 1e-4,
         norm_eps: float = 1e-5,
+        weight_format: str | None = None,
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         device: str = "auto",
@@ -230,6 +241,7 @@ class Mamba3Block(_MambaBlock):
                 "a_floor": a_floor,
                 "norm_eps": norm_eps,
             },
+            weight_format,
         )
 
 

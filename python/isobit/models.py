@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _modes
+from . import _core, _modes, _torch_file
 from ._core import (
     CausalLMState,
     Checkpoint,
@@ -133,15 +133,16 @@ class CausalLM(_core.CausalLM):
         weights: Mapping[str, Any],
         *,
         weight_format: str = "float32",
+        embed_format: str | None = None,
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._choose(weight_format, device, numeric_profile, numeric_mode)
+        formats = self._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
-        _core.CausalLM.__init__(self, plan, named, max_positions, progress)
+        _core.CausalLM.__init__(self, plan, named, max_positions, progress, *formats)
         self.config = None
 
     @classmethod
@@ -150,32 +151,54 @@ class CausalLM(_core.CausalLM):
         path: str | os.PathLike[str],
         *,
         weight_format: str = "float32",
+        embed_format: str | None = None,
         max_positions: int | None = None,
         device: str = "auto",
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> CausalLM:
-        """Loads a checkpoint directory (config.json and safetensors).
+        """Loads a checkpoint directory: config.json and safetensors, or a pytorch_model.bin alone (only its
+        tensors are read; what a pickle could call is refused).
 
+        weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
+        bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
+        head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
         max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
         called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
-        model._choose(weight_format, device, numeric_profile, numeric_mode)
-        _core.CausalLM.__init__(model, Path(path), max_positions, progress)
+        formats = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
+        pickled = _torch_file.find(Path(path))
+        if pickled is None:
+            _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
+        else:
+            plan = plan_for(HFConfig.from_json(path))
+            _core.CausalLM.__init__(
+                model, plan, _torch_file.read(pickled), max_positions, progress, *formats
+            )
         model.config = HFConfig.from_json(path)
         return model
 
     def _choose(
-        self, weight_format: str, device: str, numeric_profile: str | None, numeric_mode: str | None
-    ) -> None:
-        self.weight_format = _modes.resolve_weight_format("CausalLM", weight_format)
+        self,
+        weight_format: str,
+        embed_format: str | None,
+        device: str,
+        numeric_profile: str | None,
+        numeric_mode: str | None,
+    ) -> tuple[str, str]:
+        _modes.check_weight_format("CausalLM", weight_format)
+        if embed_format not in (None, "float32", "bfloat16"):
+            raise ValueError(
+                f"[CausalLM] embed_format: expected None, 'float32' or 'bfloat16', got {embed_format!r}"
+            )
         self.device = _modes.resolve_device("CausalLM", device)
         self.numeric_profile = _modes.resolve_profile("CausalLM", numeric_profile)
         _modes.resolve_mode("CausalLM", numeric_mode)
         self.numeric_mode = numeric_mode
+        return weight_format, embed_format or "float32"
 
     def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
         """ids (B, L) -> int32 (B, L + max_new_tokens): the largest logit wins, among equals the lowest id.

@@ -187,7 +187,7 @@ class SambaInference:
             "model_type": "samba",
             "n_layers": len(config.layers),
         }
-        self._model = _core.CausalLM(_plan(fields), arrays, None, None)
+        self._model = _core.CausalLM(_plan(fields), arrays, None, None, "float32", "float32")
 
     @classmethod
     def from_checkpoint(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from . import _core, _modes
+from . import _core, _modes, lowbit
 from ._core import TransformerDecodeSession, TransformerState
 
 __all__ = ["TransformerBlock", "TransformerBlockInference", "TransformerDecodeSession", "TransformerState"]
@@ -27,7 +27,9 @@ class TransformerBlock(_core.TransformerBlock):
     earlier ones. rope_scaling: None or a dict with "rope_type" (or "type") linear, llama3, yarn, longrope
     or dynamic and that type's keys as in a Hugging Face config. rope_dim: rotary columns, default head_dim.
     norm: rmsnorm, layernorm, rmsnorm_offset. mlp: swiglu, gelu, gelu_tanh, geglu, geglu_tanh. attn_softcap:
-    s = cap * tanh(s / cap). device: "auto" or "cpu". numeric_mode: None takes the process default.
+    s = cap * tanh(s / cap). weight_format: how the matrices are kept, "float32", "bfloat16" or "int8" (see
+    isobit.lowbit); None keeps float32, or the format in which lowbit.pack left them. device: "auto" or
+    "cpu". numeric_mode: None takes the process default.
 
     Raises TypeError for a wrong kind of argument or a dtype other than float32, ValueError for a missing,
     unexpected, wrongly shaped or non-finite weight or an option that does not fit, NotImplementedError for
@@ -56,6 +58,7 @@ class TransformerBlock(_core.TransformerBlock):
         mlp_bias: bool = False,
         qk_norm: bool = False,
         attn_softcap: float | None = None,
+        weight_format: str | None = None,
         numeric_profile: str | None = None,
         numeric_mode: str | None = None,
         device: str = "auto",
@@ -80,6 +83,9 @@ class TransformerBlock(_core.TransformerBlock):
             "attn_softcap": attn_softcap,
         }
         self._choose(numeric_profile, numeric_mode, device)
+        if hasattr(weights, "items"):
+            options["weight_format"] = _modes.stored_format(type(self).__name__, weights, weight_format)
+            weights = lowbit.materialize(weights)
         super().__init__(weights, options)
         self._read_back()
 
@@ -90,7 +96,6 @@ class TransformerBlock(_core.TransformerBlock):
         self.device = _modes.resolve_device(name, device)
         self.numeric_profile = profile
         self.numeric_mode = numeric_mode
-        self.weight_format = "float32"
 
     def _read_back(self) -> None:
         """Sets one attribute for each option, with the defaults filled in."""
@@ -124,6 +129,7 @@ class TransformerBlock(_core.TransformerBlock):
     def get_params(self) -> dict[str, Any]:
         """Every constructor argument by name, with copies of the weights."""
         chosen = {
+            "weight_format": self.weight_format,
             "numeric_profile": self.numeric_profile,
             "numeric_mode": self.numeric_mode,
             "device": self.device,
@@ -135,14 +141,7 @@ class TransformerBlock(_core.TransformerBlock):
 
         A session that is open keeps the weights it was opened with.
         """
-        wanted = self.get_params()
-        unknown = [name for name in params if name not in wanted]
-        if unknown:
-            known = ", ".join(wanted)
-            raise ValueError(
-                f"[{type(self).__name__}] set_params: expected one of {known}, got {unknown[0]!r}"
-            )
-        wanted.update(params)
+        wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
         replacement = TransformerBlock(**wanted)
         self._replace(replacement)
         self._choose(replacement.numeric_profile, replacement.numeric_mode, replacement.device)

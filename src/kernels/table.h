@@ -182,6 +182,12 @@ struct KernelTable {
   /// c[m*ldc + n] = DOT(a[m], w[n], k) (+ bias[n] if bias), m < rows, n < cols; panels: of these cols.
   void (*matmul)(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
                  const float* bias, float* c, int64_t ldc);
+  /// The same bits from panels of bfloat16, or of int8 codes with one scale for each output (contract 8),
+  /// which is 0 in the columns past N. scratch: k * 32 floats.
+  void (*matmul_bf16)(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k,
+                      int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
+  void (*matmul_int8)(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
+                      int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
 
   /// Returns the smallest position with a non-finite visible score, or INT64_MAX.
   int64_t (*attention)(const AttentionArgs& args);

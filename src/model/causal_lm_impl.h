@@ -20,6 +20,7 @@ struct CausalLM::Impl {
   ModelPlan plan;
   int64_t max_positions = 0;
   bool tied = false;
+  WeightFormat weight_format = WeightFormat::kFloat32;
   std::vector<std::string> unused;
   PackedMatrix embedding;
   PackedMatrix own_head;  // empty when tied

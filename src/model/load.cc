@@ -34,6 +34,7 @@ class Loader {
 
   void check() {
     set_max_positions();
+    set_formats();
     resolve_names();
     check_unused();
   }
@@ -62,6 +63,14 @@ class Loader {
            "1.." + std::to_string(plan_.max_position_embeddings), std::to_string(n));
     model_.max_positions = n;
     for (TransformerOptions& o : plan_.layers) o.max_positions = n;
+  }
+
+  void set_formats() {
+    expect(options_.embed_format != WeightFormat::kInt8, kWho, "embed_format", "float32 or bfloat16", "int8");
+    model_.weight_format = options_.weight_format;
+    for (TransformerOptions& o : plan_.layers) o.weight_format = options_.weight_format;
+    for (std::optional<MambaOptions>& o : plan_.mamba_layers)
+      if (o) set_weight_format(*o, options_.weight_format);
   }
 
   void resolve_names() {
@@ -113,7 +122,7 @@ class Loader {
 
   PackedMatrix pack(const std::string& wanted) const {
     const TensorView t = matrix(wanted);
-    PackedMatrix w = ops::pack({&t, 1}, {&wanted, 1}, kWho);
+    PackedMatrix w = ops::pack({&t, 1}, {&wanted, 1}, kWho, options_.embed_format);
     source_.drop(names_.at(wanted));
     return w;
   }
@@ -259,5 +268,7 @@ const ModelPlan& CausalLM::plan() const { return impl_->plan; }
 int64_t CausalLM::max_positions() const { return impl_->max_positions; }
 const std::vector<std::string>& CausalLM::unused_names() const { return impl_->unused; }
 bool CausalLM::tied() const { return impl_->tied; }
+WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
+WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
 
 }  // namespace isobit

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/aligned_buffer.h"
+#include "isobit/weight_format.h"
 #include "model/self_test.h"
 #include "model/synthetic.h"
 
@@ -53,6 +54,36 @@ void run_matmul(const KernelTable& table, Sha256& hash) {
     table.pack_panels(w.data(), kCols, kInner, panels.data());
     std::vector<float> c(static_cast<size_t>(rows * kCols));
     table.matmul(a.data(), kInner, rows, panels.data(), kInner, kCols, bias.data(), c.data(), kCols);
+    hash_values(hash, c);
+  }
+}
+
+// One scale for each output, of a different power of two.
+void run_matmul_stored(const KernelTable& table, WeightFormat format, Sha256& hash) {
+  constexpr int64_t kInner = 777, kCols = 70, kPanels = 3, kElements = kPanels * kernels::kPanel * kInner;
+  std::vector<uint16_t> bits(kElements);
+  std::vector<int8_t> codes(kElements);
+  std::vector<float> scales(kPanels * kernels::kPanel);
+  for (int64_t p = 0; p < kElements; ++p) {
+    const int64_t column = p / (kInner * kernels::kPanel) * kernels::kPanel + p % kernels::kPanel;
+    if (column >= kCols) continue;
+    const auto at = static_cast<size_t>(p);
+    const float x = synthetic::value(16, at);
+    bits[at] = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+    codes[at] = static_cast<int8_t>(x * 127.0f);
+    scales[static_cast<size_t>(column)] =
+        std::bit_cast<float>((127u - static_cast<uint32_t>(column) % 9) << 23);
+  }
+  AlignedBuffer scratch(kernels::kPanel * kInner);
+  for (const int64_t rows : {1, 2, 4, 13}) {
+    const std::vector<float> a = values(2, rows * kInner), bias = values(4, kCols);
+    std::vector<float> c(static_cast<size_t>(rows * kCols));
+    if (format == WeightFormat::kBfloat16)
+      table.matmul_bf16(a.data(), kInner, rows, bits.data(), kInner, kCols, bias.data(), c.data(), kCols,
+                        scratch.data());
+    else
+      table.matmul_int8(a.data(), kInner, rows, codes.data(), scales.data(), kInner, kCols, bias.data(),
+                        c.data(), kCols, scratch.data());
     hash_values(hash, c);
   }
 }
@@ -130,6 +161,9 @@ std::vector<GoldenCase> kernel_cases(const KernelTable& table) {
   for (const auto& [name, kind] : functions)
     cases.push_back({name, [&table, kind = kind](Sha256& hash) { run_unary(table, kind, hash); }});
   cases.push_back({"matrix product", [&table](Sha256& hash) { run_matmul(table, hash); }});
+  for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
+    cases.push_back({std::string("matrix product, ") + to_string(format),
+                     [&table, format](Sha256& hash) { run_matmul_stored(table, format, hash); }});
   const std::pair<const char*, Norm> norms[] = {
       {"RMSNorm", Norm::kRms}, {"RMSNorm, offset", Norm::kRmsOffset}, {"LayerNorm", Norm::kLayer}};
   for (const auto& [name, norm] : norms)

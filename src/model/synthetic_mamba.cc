@@ -86,6 +86,13 @@ std::vector<MambaCase> mamba_cases() {
   add("mamba3_mimo", Mamba3Options{}, [](MambaCase& c) { c.mimo = true, c.rank = 4, c.head_dim = 64; });
   add("mamba3_mimo_norm", Mamba3Options{.rope_fraction = 1.0},
       [](MambaCase& c) { c.mimo = true, c.rank = 2, c.norm = false, c.heads = 2, c.groups = 2; });
+  for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
+    for (MambaOptions options :
+         {MambaOptions(Mamba1Options{}), MambaOptions(Mamba2Options{}), MambaOptions(Mamba3Options{})}) {
+      set_weight_format(options, format);
+      const std::string name = "mamba" + std::to_string(options.index() + 1) + "_" + to_string(format);
+      add(name.c_str(), options, as_is);
+    }
   return cases;
 }
 

@@ -34,7 +34,7 @@ struct MambaCase {
   }
 };
 
-/// Of each version the plain block and its options.
+/// Of each version the plain block, its options and its formats.
 std::vector<MambaCase> mamba_cases();
 
 }  // namespace isobit::synthetic

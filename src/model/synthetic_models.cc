@@ -79,8 +79,8 @@ std::vector<BlockCase> option_cases() {
     c.options.norm_bias = true;
   });
   add("rmsnorm_offset", [](BlockCase& c) { c.options.norm = NormKind::kRmsNormOffset; });
-  for (const MlpKind kind : {MlpKind::kGelu, MlpKind::kGeluTanh, MlpKind::kGeGlu, MlpKind::kGeGluTanh,
-                             MlpKind::kRelu2})
+  for (const MlpKind kind :
+       {MlpKind::kGelu, MlpKind::kGeluTanh, MlpKind::kGeGlu, MlpKind::kGeGluTanh, MlpKind::kRelu2})
     add(to_string(kind), [kind](BlockCase& c) { c.options.mlp = kind; });
   add("mlp_bias", [](BlockCase& c) { c.options.mlp_bias = true; });
   add("mlp_bias_ungated", [](BlockCase& c) {
@@ -93,6 +93,9 @@ std::vector<BlockCase> option_cases() {
     c.options.qk_norm = true;
   });
   add("softcap", [](BlockCase& c) { c.options.attn_softcap = 1.5; });
+  for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
+    add((std::string(to_string(format)) + "_weights").c_str(),
+        [format](BlockCase& c) { c.options.weight_format = format; });
   return cases;
 }
 

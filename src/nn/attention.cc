@@ -60,8 +60,9 @@ Attention::Attention(PlacedWeights& place, const WeightMap& weights, const std::
     : heads_{options.n_heads, *options.n_kv_heads, *options.head_dim},
       key_multiplier_(static_cast<float>(key_multiplier)) {
   const std::string q = prefix + "q_proj", k = prefix + "k_proj", v = prefix + "v_proj";
-  place.place_matrix(qkv_, weights, {q + ".weight", k + ".weight", v + ".weight"}, who);
-  place.place_matrix(output_, weights, {prefix + "o_proj.weight"}, who);
+  place.place_matrix(qkv_, weights, {q + ".weight", k + ".weight", v + ".weight"}, who,
+                     options.weight_format);
+  place.place_matrix(output_, weights, {prefix + "o_proj.weight"}, who, options.weight_format);
   if (options.qkv_bias) place.place_values(qkv_bias_, weights, {q + ".bias", k + ".bias", v + ".bias"}, who);
   if (options.o_bias) place.place_values(output_bias_, weights, {prefix + "o_proj.bias"}, who);
   head_norm_.eps = static_cast<float>(options.norm_eps);

@@ -41,7 +41,8 @@ void check_state(const char* who, const TransformerState::Impl& state, int64_t k
   for (size_t row = 0; row < more.size(); ++row)
     expect(more[row] <= state.max_tokens - state.tokens[row], who, "state",
            "room for " + std::to_string(more[row]) + " more tokens",
-           std::to_string(state.tokens[row]) + " of " + std::to_string(state.max_tokens) + " cached");
+           std::to_string(state.tokens[row]) + " of max_tokens = " + std::to_string(state.max_tokens) +
+               " cached");
 }
 
 }  // namespace isobit

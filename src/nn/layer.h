@@ -55,12 +55,12 @@ class PlacedWeights {
 
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
-  /// Exactly the float32 values that were given.
+  /// Float32: exactly as given, or what the stored form widens to.
   std::vector<float> weight(const std::string& name) const;
 
-  /// Stacks matrices below each other and packs them. Refuses non-finite weights.
+  /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
   void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
-                    const char* who);
+                    const char* who, WeightFormat format = WeightFormat::kFloat32);
   /// Appends weights, flat, to v.
   void place_values(std::vector<float>& v, const WeightMap& weights, const std::vector<std::string>& names,
                     const char* who);

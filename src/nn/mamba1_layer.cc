@@ -36,8 +36,8 @@ Mamba1Layer::Mamba1Layer(const WeightMap& weights, const Mamba1Options& o, const
     : MambaLayer(o), inner_norm_(o.inner_norm), inner_eps_(static_cast<float>(o.inner_norm_eps)) {
   shape_ = shape;
   load_outer(weights, "norm", o.norm_eps, who);
-  place_matrix(parameters_, weights, {"x_proj.weight"}, who);
-  place_matrix(step_, weights, {"dt_proj.weight"}, who);
+  place_matrix(parameters_, weights, {"x_proj.weight"}, who, o.weight_format);
+  place_matrix(step_, weights, {"dt_proj.weight"}, who, o.weight_format);
   place_values(step_bias_, weights, {"dt_proj.bias"}, who);
   const std::vector<float>& taps = keep(weights, "conv1d.weight", who);
   const std::vector<float> no_bias;

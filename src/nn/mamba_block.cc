@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "isobit/mamba_block.h"
 
-#include <cstring>
+#include <algorithm>
 #include <optional>
 
 #include "core/checked.h"
@@ -60,15 +60,13 @@ void MambaBlock::forward(const float* x, int64_t batch, int64_t length, float* o
   WorkspacePool::Lease workspace(impl_->workspaces);
   const auto transaction = s.begin(more);
   Faults faults;
-  if (!lengths.empty()) std::memset(out, 0, static_cast<size_t>(batch * length * d) * sizeof(float));
+  if (!lengths.empty()) std::fill_n(out, batch * length * d, 0.0f);
   for (const TokenBatch& pass : make_passes(batch, length, s.tokens, lengths)) {
     check_interrupt();
     float* h = (*workspace).x.at_least(pass.tokens * d);
-    for (const Segment& g : pass.segments)
-      std::memcpy(h + g.offset * d, x + g.source * d, static_cast<size_t>(g.count * d) * sizeof(float));
+    for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
     layer.forward(h, pass, {.mamba = &s}, *workspace, faults, 0);
-    for (const Segment& g : pass.segments)
-      std::memcpy(out + g.source * d, h + g.offset * d, static_cast<size_t>(g.count * d) * sizeof(float));
+    for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
   }
   faults.raise_if_any(who);
   transaction->commit();

@@ -12,8 +12,8 @@ void MambaLayer::load_outer(const WeightMap& weights, const std::string& norm, d
   norm_.eps = static_cast<float>(eps);
   place_values(norm_.weight, weights, {norm + ".weight"}, who);
   d_model_ = static_cast<int64_t>(norm_.weight.size());
-  place_matrix(in_, weights, {"in_proj.weight"}, who);
-  place_matrix(out_, weights, {"out_proj.weight"}, who);
+  place_matrix(in_, weights, {"in_proj.weight"}, who, weight_format_of(options_));
+  place_matrix(out_, weights, {"out_proj.weight"}, who, weight_format_of(options_));
   if (weights.contains("in_proj.bias")) place_values(in_bias_, weights, {"in_proj.bias"}, who);
   if (weights.contains("out_proj.bias")) place_values(out_bias_, weights, {"out_proj.bias"}, who);
 }
@@ -26,12 +26,12 @@ void MambaLayer::load_extras(const WeightMap& weights, double eps, const MambaEx
   if (extras.parts.shared_block >= 0) {
     shared_ = extras.shared ? extras.shared
                             : std::make_shared<const SharedBlock>(*this, weights, extras.attention, who);
-    load_shared_use(shared_use_, *this, weights, who);
+    load_shared_use(shared_use_, *this, weights, extras.attention.weight_format, who);
   }
   if (!weights.contains("post_attention_layernorm.weight")) return;
   mlp_norm_.eps = static_cast<float>(eps);
   place_values(mlp_norm_.weight, weights, {"post_attention_layernorm.weight"}, who);
-  mlp_.emplace(*this, weights, "", MlpKind::kSwiGlu, who, multipliers_);
+  mlp_.emplace(*this, weights, "", MlpKind::kSwiGlu, weight_format_of(options_), who, multipliers_);
 }
 
 void MambaLayer::forward(float* x, const TokenBatch& pass, const LayerStates& state, Workspace& w,

@@ -34,7 +34,8 @@ void adapt(const Adapter& a, const float* x, const TokenBatch& pass, float* y, i
 
 SharedBlock::SharedBlock(PlacedWeights& place, const WeightMap& weights, const TransformerOptions& options,
                          const char* who)
-    : attention_(place, weights, "shared.", options, who), mlp_(place, weights, "shared.", options.mlp, who) {
+    : attention_(place, weights, "shared.", options, who),
+      mlp_(place, weights, "shared.", options.mlp, options.weight_format, who) {
   input_norm_.eps = post_norm_.eps = static_cast<float>(options.norm_eps);
   place.place_values(input_norm_.weight, weights, {"shared.input_layernorm.weight"}, who);
   place.place_values(post_norm_.weight, weights, {"shared.post_attention_layernorm.weight"}, who);
@@ -96,15 +97,16 @@ void check_shared_block(TransformerOptions& o, bool has_block, const WeightMap& 
   check.shape("linear.weight", {d, d});
 }
 
-void load_shared_use(SharedUse& use, PlacedWeights& place, const WeightMap& weights, const char* who) {
+void load_shared_use(SharedUse& use, PlacedWeights& place, const WeightMap& weights, WeightFormat format,
+                     const char* who) {
   const auto load = [&](Adapter& a, const std::string& name) {
-    place.place_matrix(a.down, weights, {name + ".down"}, who);
-    place.place_matrix(a.up, weights, {name + ".up"}, who);
+    place.place_matrix(a.down, weights, {name + ".down"}, who, format);
+    place.place_matrix(a.up, weights, {name + ".up"}, who, format);
   };
   load(use.gate_up, "adapter.gate_up");
   for (size_t i = 0; i < use.qkv.size(); ++i)
     if (weights.contains("adapter.q.down")) load(use.qkv[i], std::string("adapter.") + kQkv[i]);
-  place.place_matrix(use.linear, weights, {"linear.weight"}, who);
+  place.place_matrix(use.linear, weights, {"linear.weight"}, who, format);
 }
 
 }  // namespace isobit

@@ -50,6 +50,7 @@ class SharedBlock {
 /// The weights shared.* where a layer has them, and those of its own use: adapter.q.down, ..., linear.weight.
 void check_shared_block(TransformerOptions& o, bool has_block, const WeightMap& weights, int64_t d,
                         WeightChecker& check, const char* who);
-void load_shared_use(SharedUse& use, PlacedWeights& place, const WeightMap& weights, const char* who);
+void load_shared_use(SharedUse& use, PlacedWeights& place, const WeightMap& weights, WeightFormat format,
+                     const char* who);
 
 }  // namespace isobit

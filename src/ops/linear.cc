@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <string>
-#include <vector>
 
 #include "backends/cpu/thread_pool.h"
-#include "core/checked.h"
 #include "core/profile.h"
-#include "isobit/safetensors.h"
 #include "kernels/table.h"
 
 namespace isobit::ops {
@@ -17,58 +13,24 @@ namespace {
 
 using kernels::kPanel;
 
-int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
-
-// Whether the values can be read where they are; a file may place them at any byte.
-bool is_float_array(const TensorView& t) {
-  return t.dtype == DType::F32 && reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0;
+// Columns [col, col + cols) of x W^T (+ bias), in whichever format W is.
+void product(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
+             const PackedMatrix& w, int64_t col, int64_t cols, const float* bias, float* y, int64_t ldy) {
+  thread_local AlignedBuffer scratch;
+  const int64_t begin = col * w.k;
+  switch (w.format) {
+    case WeightFormat::kFloat32:
+      return table.matmul(x, ldx, rows, w.panels.data() + begin, w.k, cols, bias, y, ldy);
+    case WeightFormat::kBfloat16:
+      return table.matmul_bf16(x, ldx, rows, w.bf16() + begin, w.k, cols, bias, y, ldy,
+                               scratch.at_least(kPanel * w.k));
+    case WeightFormat::kInt8:
+      return table.matmul_int8(x, ldx, rows, w.int8() + begin, w.scales.data() + col, w.k, cols, bias, y, ldy,
+                               scratch.at_least(kPanel * w.k));
+  }
 }
 
 }  // namespace
-
-PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who) {
-  PackedMatrix w;
-  w.k = parts.front().shape[1];
-  for (const TensorView& part : parts) w.n += part.shape[0];
-  static SlabPool pool;
-  w.panels = pool.take(checked_mul(checked_mul(panels_of(w.n), kPanel), w.k));
-  const kernels::KernelTable& table = kernels::active_table();
-  cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
-    thread_local AlignedBuffer widened;
-    const int64_t count = std::min(kPanel, w.n - p * kPanel);
-    const float* rows = nullptr;
-    int64_t first = p * kPanel;  // of the panel, then relative to the part
-    int64_t done = 0;
-    for (size_t i = 0; i < parts.size() && done < count; ++i) {
-      const int64_t n = parts[i].shape[0];
-      if (first < n) {
-        const int64_t take = std::min(n - first, count - done);
-        const TensorView part = parts[i].rows(first, first + take);
-        if (take == count && is_float_array(part)) {
-          rows = reinterpret_cast<const float*>(part.data);
-        } else {
-          float* buffer = widened.at_least(count * w.k);
-          widen_to_f32(part, buffer + done * w.k);
-          rows = buffer;
-        }
-        if (table.first_nonfinite(rows + done * w.k, take * w.k) != take * w.k)
-          throw ValueError(refusal(who, names[i], "finite values", "NaN or infinity"));
-        done += take;
-        first += take;
-      }
-      first -= n;
-    }
-    table.pack_panels(rows, count, w.k, w.panels.data() + p * kPanel * w.k);
-  });
-  return w;
-}
-
-void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) {
-  for (int64_t row = begin; row < end; ++row, out += w.k) {
-    const float* column = w.panels.data() + row / kPanel * kPanel * w.k + row % kPanel;
-    for (int64_t i = 0; i < w.k; ++i) out[i] = column[i * kPanel];
-  }
-}
 
 // Units of about a quarter megabyte of weights by 96 rows: small enough to balance, large enough to reuse
 // both. Pairs of panels, which a decode step reads together.
@@ -88,8 +50,7 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
     const int64_t row = unit / col_units * kRows, col = unit % col_units * step;
     const int64_t n_rows = std::min(kRows, rows - row), n_cols = std::min(step, w.n - col);
     float* out = y + row * ldy + col;
-    table.matmul(x + row * ldx, ldx, n_rows, w.panels.data() + col * w.k, w.k, n_cols,
-                 bias ? bias + col : nullptr, out, ldy);
+    product(table, x + row * ldx, ldx, n_rows, w, col, n_cols, bias ? bias + col : nullptr, out, ldy);
     for (int64_t r = 0; r < n_rows; ++r)
       if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols)
         finite.store(false, std::memory_order_relaxed);

@@ -2,7 +2,6 @@
 #include "state/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "core/checked.h"
@@ -34,7 +33,7 @@ void KvCache::write(int64_t row, int64_t head, int64_t position, const float* ke
   float* k = keys_.data() + ((row * kv_heads_ + head) * slots_ + slot - lane) * head_dim_ + lane;
   for (int64_t d = 0; d < head_dim_; ++d) k[d * kernels::kKeyPanel] = key[d];
   float* v = values_.data() + ((row * kv_heads_ + head) * slots_ + slot) * v_stride_;
-  std::memcpy(v, value, static_cast<size_t>(head_dim_) * sizeof(float));
+  std::copy_n(value, head_dim_, v);
 }
 
 void KvCache::read(int64_t row, int64_t head, int64_t position, float* key, float* value) const {
@@ -42,7 +41,7 @@ void KvCache::read(int64_t row, int64_t head, int64_t position, float* key, floa
   const int64_t lane = slot % kernels::kKeyPanel;
   const float* k = keys(row, head) + (slot - lane) * head_dim_ + lane;
   for (int64_t d = 0; d < head_dim_; ++d) key[d] = k[d * kernels::kKeyPanel];
-  std::memcpy(value, values(row, head) + slot * v_stride_, static_cast<size_t>(head_dim_) * sizeof(float));
+  std::copy_n(values(row, head) + slot * v_stride_, head_dim_, value);
 }
 
 KvCache KvCache::copy() const {
@@ -51,8 +50,8 @@ KvCache KvCache::copy() const {
   c.wraps_ = wraps_;
   c.keys_ = AlignedBuffer(keys_.size());
   c.values_ = AlignedBuffer(values_.size());
-  std::memcpy(c.keys_.data(), keys_.data(), static_cast<size_t>(keys_.size()) * sizeof(float));
-  std::memcpy(c.values_.data(), values_.data(), static_cast<size_t>(values_.size()) * sizeof(float));
+  std::copy_n(keys_.data(), keys_.size(), c.keys_.data());
+  std::copy_n(values_.data(), values_.size(), c.values_.data());
   return c;
 }
 

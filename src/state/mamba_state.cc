@@ -2,7 +2,6 @@
 #include "state/mamba_state.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/checked.h"
 #include "kernels/table.h"
@@ -40,9 +39,9 @@ class Exchange : public LayerState::Transaction {
   void commit() override {
     for (size_t row = 0; row < state_.taken.size(); ++row) {
       if (state_.taken[row] == 0)
-        std::memcpy(state_.copies[1 - state_.now].data() + static_cast<int64_t>(row) * state_.row_floats,
-                    state_.copies[state_.now].data() + static_cast<int64_t>(row) * state_.row_floats,
-                    static_cast<size_t>(state_.row_floats) * sizeof(float));
+        std::copy_n(state_.copies[state_.now].data() + static_cast<int64_t>(row) * state_.row_floats,
+                    state_.row_floats,
+                    state_.copies[1 - state_.now].data() + static_cast<int64_t>(row) * state_.row_floats);
       state_.tokens[row] += state_.taken[row];
     }
     state_.now = 1 - state_.now;
@@ -94,8 +93,7 @@ MambaState::Impl::Impl(const MambaShape& s, int64_t batch) : shape(s), batch(bat
 }
 
 void MambaState::Impl::reset() {
-  for (AlignedBuffer& copy : copies)
-    std::memset(copy.data(), 0, static_cast<size_t>(copy.size()) * sizeof(float));
+  for (AlignedBuffer& copy : copies) std::fill_n(copy.data(), copy.size(), 0.0f);
   std::fill(tokens.begin(), tokens.end(), 0);
   end_call();
 }
@@ -205,8 +203,7 @@ MambaState MambaState::copy() {
   impl_->begin_call();
   MambaState other(impl_->shape, impl_->batch);
   const AlignedBuffer& from = impl_->copies[impl_->now];
-  std::memcpy(other.impl_->copies[other.impl_->now].data(), from.data(),
-              static_cast<size_t>(from.size()) * sizeof(float));
+  std::copy_n(from.data(), from.size(), other.impl_->copies[other.impl_->now].data());
   other.impl_->tokens = impl_->tokens;
   return other;
 }

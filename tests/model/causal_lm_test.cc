@@ -44,7 +44,7 @@ TEST(CausalLM, RefusesIdsAndSizes) {
   ragged({5, 2}, &state);
   EXPECT_EQ(state.position(), 5);
   EXPECT_EQ(state.position(1), 2);
-  expect_error<ValueError>([&] { ragged({1, 3}, &state); }, {"state", "room for 1", "5 of 5"});
+  expect_error<ValueError>([&] { ragged({1, 3}, &state); }, {"state", "room for 1", "5 of max_tokens = 5"});
   expect_error<ValueError>([&] { state.position(2); }, {"[CausalLMState] row", "0..1", "2"});
 }
 
@@ -58,7 +58,8 @@ TEST(CausalLM, RefusesStates) {
   expect_error<ValueError>([&] { logits(model, ids, 2, 5, &narrow); }, {"state.batch_size", "2", "1"});
   CausalLMState small = model.allocate_state(2, 8);
   logits(model, ids, 2, 5, &small);
-  expect_error<ValueError>([&] { logits(model, ids, 2, 5, &small); }, {"state", "room for 5", "5 of 8"});
+  expect_error<ValueError>([&] { logits(model, ids, 2, 5, &small); },
+                           {"state", "room for 5", "5 of max_tokens = 8"});
   EXPECT_EQ(small.position(), 5);
   small.layer(1).set_cached_tokens(4);
   expect_error<ValueError>([&] { logits(model, tiny_ids(2, 1), 2, 1, &small); }, {"state", "layer 1 at 4"});

@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "checkpoint/helpers.h"
 #include "core/fp_env.h"
 #include "isobit/error.h"
+#include "isobit/safetensors.h"
 #include "kernels/table.h"
 #include "support/bits.h"
 #include "support/random.h"
@@ -54,6 +57,116 @@ TEST(Linear, PackNamesThePartThatIsNotFinite) {
   const std::vector<TensorView> parts = {view(first, 40, 3), view(second, 40, 3)};
   const std::vector<std::string> names = {"first", "second"};
   expect_error<ValueError>([&] { ops::pack(parts, names, "Test"); }, {"[Test] second", "finite"});
+}
+
+// Of both 16-bit types each number is packed as it is, and what is none is refused.
+TEST(Linear, PackOfEvery16BitPattern) {
+  const std::string name = "w";
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    int refused = 0;
+    for (uint32_t pattern = 0; pattern < 65536; ++pattern) {
+      const auto bits = static_cast<uint16_t>(pattern);
+      const TensorView one{dtype, {1, 1}, reinterpret_cast<const std::byte*>(&bits)};
+      float expected = 0, back = 0;
+      widen_to_f32(one, &expected);
+      try {
+        const PackedMatrix w = ops::pack({&one, 1}, {&name, 1}, "Test");
+        ops::unpack_rows(w, 0, 1, &back);
+        ASSERT_EQ(std::bit_cast<uint32_t>(back), std::bit_cast<uint32_t>(expected)) << pattern;
+        ASSERT_TRUE(std::isfinite(expected));
+      } catch (const ValueError&) {
+        ASSERT_FALSE(std::isfinite(expected)) << pattern;
+        ++refused;
+      }
+    }
+    EXPECT_EQ(refused, dtype == DType::BF16 ? 256 : 2048);
+  }
+}
+
+const std::vector<WeightFormat> kStored = {WeightFormat::kBfloat16, WeightFormat::kInt8};
+
+// What a row of x becomes.
+std::vector<float> stored_row(const float* x, int64_t k, WeightFormat format) {
+  std::vector<float> out(static_cast<size_t>(k));
+  if (format == WeightFormat::kBfloat16) {
+    std::vector<uint16_t> bits(out.size());
+    round_to_bf16(x, k, bits.data());
+    widen_bf16(bits.data(), k, out.data());
+  } else {
+    std::vector<int8_t> codes(out.size());
+    const int32_t e = quantize_int8(x, k, codes.data());
+    widen_int8(codes.data(), k, e, out.data());
+  }
+  return out;
+}
+
+// Rows of every magnitude, zero rows and subnormal ones among them.
+TEST(Linear, PackStoresEachRowAsItsFormatSays) {
+  Random random(3);
+  for (int i = 0; i < 60; ++i) {
+    const int64_t k = random.in(1, 90), n = random.in(2, 80), first = random.in(1, n - 1);
+    std::vector<float> x = random.units(n * k), expected;
+    for (int64_t row = 0; row < n; ++row) {
+      const float scale = std::ldexp(1.0f, static_cast<int>(random.in(-150, 126)));
+      for (int64_t j = 0; j < k; ++j) x[static_cast<size_t>(row * k + j)] *= scale;
+    }
+    const std::vector<TensorView> views = {view(x, n, k).rows(0, first), view(x, n, k).rows(first, n)};
+    const std::vector<std::string> names = {"a", "b"};
+    for (const WeightFormat format : kStored) {
+      expected.clear();
+      for (int64_t row = 0; row < n; ++row)
+        for (const float v : stored_row(x.data() + row * k, k, format)) expected.push_back(v);
+      const PackedMatrix w = ops::pack(views, names, "Test", format);
+      std::vector<float> back(expected.size());
+      ops::unpack_rows(w, 0, n, back.data());
+      ASSERT_TRUE(same_bits(back, expected)) << to_string(format);
+      const int64_t floats = (n + 31) / 32 * 32 * k;
+      ASSERT_EQ(w.panels.size(), format == WeightFormat::kInt8 ? floats / 4 : floats / 2);
+      // Packing what is stored once more keeps it.
+      const TensorView again = view(back, n, k);
+      std::vector<float> twice(back.size());
+      ops::unpack_rows(ops::pack({&again, 1}, {names.data(), 1}, "Test", format), 0, n, twice.data());
+      ASSERT_TRUE(same_bits(twice, back)) << to_string(format);
+    }
+  }
+}
+
+TEST(Linear, PackNamesThePartThatDoesNotFit) {
+  std::vector<float> first(40 * 3, 1.0f), second(40 * 3, 2.0f);
+  const std::vector<TensorView> parts = {view(first, 40, 3), view(second, 40, 3)};
+  const std::vector<std::string> names = {"first", "second"};
+  second[100] = 0x1.ffp127f;  // halfway to 2^128
+  EXPECT_EQ(ops::pack(parts, names, "Test", WeightFormat::kInt8).n, 80);
+  expect_error<ValueError>([&] { ops::pack(parts, names, "Test", WeightFormat::kBfloat16); },
+                           {"[Test] second", "bfloat16", "infinity"});
+  second[100] = std::numeric_limits<float>::infinity();
+  for (const WeightFormat format : kStored)
+    expect_error<ValueError>([&] { ops::pack(parts, names, "Test", format); }, {"[Test] second", "finite"});
+}
+
+TEST(Linear, StoredWeightsGiveTheProductOfTheWidenedOnes) {
+  Random random(4);
+  struct Case {
+    int64_t rows, n, k;
+  };
+  for (const WeightFormat format : kStored)
+    for (const Case& c : {Case{1, 5, 7}, Case{97, 70, 300}, Case{3, 4200, 40}, Case{2, 130, 1100}}) {
+      const std::vector<float> x = random.units(c.rows * c.k), weights = random.units(c.n * c.k),
+                               bias = random.units(c.n);
+      const std::vector<std::string> names = {"w"};
+      const TensorView given = view(weights, c.n, c.k);
+      const PackedMatrix stored = ops::pack({&given, 1}, names, "Test", format);
+      std::vector<float> wide(weights.size());
+      ops::unpack_rows(stored, 0, c.n, wide.data());
+      const TensorView widened = view(wide, c.n, c.k);
+      const PackedMatrix w = ops::pack({&widened, 1}, names, "Test");
+      std::vector<float> expected(static_cast<size_t>(c.rows * c.n)), got(expected.size());
+      on_every_isa([&] {
+        ASSERT_TRUE(ops::linear(x.data(), c.k, c.rows, w, bias.data(), expected.data(), c.n));
+        ASSERT_TRUE(ops::linear(x.data(), c.k, c.rows, stored, bias.data(), got.data(), c.n));
+        ASSERT_TRUE(same_bits(got, expected)) << to_string(format) << " " << c.rows << " x " << c.n;
+      });
+    }
 }
 
 // Sizes around the units that threads take: 96 rows, some 2^16 weights.

@@ -122,6 +122,32 @@ def test_generate_json_and_digest(run, directory):
         else:
             assert report["isa"] == extra[1]
     assert "digest" not in json.loads(run("generate", *arguments, "--json")[1])
+    assert report["weight_format"] == "float32"
+
+
+def test_weight_formats(run, directory):
+    arguments = ("--ids", "5,9,200", "-n", "7", "--ignore-eos", "--digest", "--weight-format")
+    digests = {}
+    for fmt in ("float32", "bfloat16", "int8"):
+        code, out, _ = run("generate", *arguments, fmt, "--json")
+        report = json.loads(out)
+        assert (code, report["weight_format"]) == (0, fmt)
+        digests[fmt] = report["digest"]
+        model = CausalLM.load(directory, weight_format=fmt)
+        assert report["ids"] == model.generate([[5, 9, 200]], 7).tolist()[0][3:]
+        suffix = "" if fmt == "float32" else f" with {fmt} weights"
+        assert run("generate", *arguments, fmt)[1].splitlines()[1] == f"digest {report['digest']}{suffix}"
+    assert len(set(digests.values())) == 3
+    projections = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 64 * 32)
+    others = 261 * 32 + 32 + 2 * 2 * 32
+    rows = 2 * (2 * 32 + 2 * 16 + 2 * 64 + 32)
+    for fmt, size in (
+        ("float32", 4 * projections),
+        ("bfloat16", 2 * projections),
+        ("int8", projections + 4 * rows),
+    ):
+        facts = json.loads(run("info", "--json", "--weight-format", fmt)[1])
+        assert (facts["weight_format"], facts["memory_bytes"]) == (fmt, 4 * others + size)
 
 
 def test_generate_stops_at_a_stop_id(run, directory, tmp_path):

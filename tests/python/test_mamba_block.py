@@ -9,7 +9,7 @@ import pytest
 from support import mamba_reference as reference
 
 import isobit
-from isobit import mamba
+from isobit import lowbit, mamba
 
 D, HEADS, WIDTH, STATES = 24, 4, 10, 12
 CHANNELS = HEADS * WIDTH
@@ -230,6 +230,48 @@ def test_params_and_pickles(case):
         block.set_params(nonsense=1)
     with pytest.raises(NotImplementedError, match="backward"):
         block.backward(x, x)
+
+
+@pytest.mark.parametrize("fmt", ["bfloat16", "int8"])
+@pytest.mark.parametrize("case", ONE_EACH)
+def test_stored_weights(case, fmt):
+    version, weights, options, _ = CASES[case]
+    packed = lowbit.pack(weights, fmt)
+    given = CLASSES[version](packed, **options)
+    asked = CLASSES[version](weights, weight_format=fmt, **options)
+    x = draw((2, 21, D), 1.5)
+    for block, values in ((given, lowbit.unpack(packed)), (asked, asked.parameters())):
+        wide = CLASSES[version](values, **options)
+        assert (block.weight_format, wide.weight_format) == (fmt, "float32")
+        whole = np.asarray(wide.forward(x))
+        assert np.asarray(block.forward(x)).tobytes() == whole.tobytes()
+        state = block.allocate_state(2)
+        parts = [block.forward(x[:, :8], state), *(block.step(x[:, [t]], state) for t in range(8, 15))]
+        with block.decode_session(state) as session:
+            parts += [session.step(x[:, [t]]) for t in range(15, 21)]
+        assert np.concatenate([np.asarray(p) for p in parts], axis=1).tobytes() == whole.tobytes()
+        twin = pickle.loads(pickle.dumps(block))
+        assert twin.weight_format == fmt and np.asarray(twin(x)).tobytes() == whole.tobytes()
+    for name, value in asked.parameters().items():
+        rounded = lowbit.unpack(packed)[name] if name.endswith("_proj.weight") else weights[name]
+        assert np.asarray(value).tobytes() == np.asarray(rounded).tobytes(), name
+    block = make(case)
+    assert block.set_params(weights=packed).weight_format == fmt
+    assert np.asarray(block(x)).tobytes() == np.asarray(given(x)).tobytes()
+
+
+def test_stored_weights_that_are_refused():
+    packed = lowbit.pack(weights2(), "int8")
+    with pytest.raises(ValueError, match=r"\[Mamba2Block\] weight_format: expected None or 'int8'"):
+        isobit.Mamba2Block(packed, weight_format="bfloat16")
+    with pytest.raises(ValueError, match=r"\[Mamba2Block\] weight_format: expected one of float32"):
+        isobit.Mamba2Block(weights2(), weight_format="int4")
+    packed["in_proj.weight"] = lowbit.pack_one(weights2()["in_proj.weight"], "bfloat16")
+    with pytest.raises(ValueError, match=r"'conv1d\.weight': expected bfloat16.*got int8"):
+        isobit.Mamba2Block(packed)
+    huge = weights2() | {"out_proj.weight": np.full((D, CHANNELS), 3.4e38, np.float32)}
+    with pytest.raises(ValueError, match=r"\[Mamba2Block\] out_proj\.weight: .*bfloat16"):
+        isobit.Mamba2Block(huge, weight_format="bfloat16")
 
 
 def test_sizes_are_attributes():

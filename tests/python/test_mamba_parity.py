@@ -62,6 +62,19 @@ def test_greedy(tmp_path, case):
     assert ours.tolist() == oracle.greedy(theirs, ids, 12).tolist()
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_stored_weights(tmp_path, case):
+    family, fields = CASES[case]
+    random_model(tmp_path, family, fields)
+    ids = np.random.default_rng(3).integers(0, fields["vocab_size"], (2, 15))
+    for fmt in ("bfloat16", "int8"):
+        stored = CausalLM.load(tmp_path, weight_format=fmt)
+        assert [block.weight_format for block in stored.blocks] == [fmt] * stored.n_layers
+        wide = CausalLM(stored.plan, stored.parameters())
+        full, steps = oracle.our_logits(stored, ids)
+        assert full.tobytes() == steps.tobytes() == np.asarray(wide.forward(ids)).tobytes()
+
+
 def test_parameters_and_blocks(tmp_path):
     oracle.random_model(tmp_path, *CASES["mamba2"])
     model = CausalLM.load(tmp_path)

@@ -390,9 +390,9 @@ def test_load_refusals(tmp_path, folder):
         CausalLM.load(folder, device="cuda")
     with refuses(ValueError, "[CausalLM] device", "abacus"):
         CausalLM.load(folder, device="abacus")
-    for name in ("bfloat16", "int8"):
-        with refuses(NotImplementedError, "[CausalLM] weight_format", name):
-            CausalLM.load(folder, weight_format=name)
+    for name in ("int8", "float16"):
+        with refuses(ValueError, "[CausalLM] embed_format", name):
+            CausalLM.load(folder, embed_format=name)
     with refuses(ValueError, "[CausalLM] numeric_mode", "exact"):
         CausalLM.load(folder, numeric_mode="exact")
     assert CausalLM.load(folder, numeric_mode="fast").numeric_mode_used() == "identical"

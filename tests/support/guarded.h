@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <span>
 #include <vector>
@@ -27,7 +27,7 @@ class Guarded {
     data_ = reinterpret_cast<float*>(static_cast<char*>(base_) + room - used);
   }
   explicit Guarded(std::span<const float> values) : Guarded(static_cast<int64_t>(values.size())) {
-    std::memcpy(data_, values.data(), values.size() * sizeof(float));
+    std::ranges::copy(values, data_);  // memcpy must not be handed the null pointer of an empty span
   }
   ~Guarded() { munmap(base_, size_); }
   Guarded(const Guarded&) = delete;

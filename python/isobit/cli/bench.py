@@ -22,21 +22,24 @@ _PROMPTS = (16, 128, 512)
 _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
+_WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
     parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_format_argument(parser)
     common.add_runtime_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     common.apply_runtime_arguments(arguments)
-    model = common.load_model(arguments.directory)
+    model = common.load_model(arguments.directory, weight_format=arguments.weight_format)
     facts: dict[str, Any] = {
         "isa": isobit.active_isa(),
         "threads": isobit.num_threads(),
+        "weight_format": model.weight_format,
         **isobit.measure(),
         "rows": [row(model, kind, length, arguments.profile) for kind, length in _work(model)],
     }
@@ -64,7 +67,7 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
     head = plan.vocab_size * plan.d_model
     per_key = 2 * plan.n_layers * plan.head_dim
     flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    read = 4 * (layers + head + per_key * plan.n_kv_heads * keys)
+    read = _WEIGHT_BYTES[model.weight_format] * layers + 4 * (head + per_key * plan.n_kv_heads * keys)
     return {
         "work": kind,
         "length": length,
@@ -106,8 +109,8 @@ def _decode(model: CausalLM, length: int) -> float:
 def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
-        f"{facts['isa']}, {facts['threads']} threads: {peak:.0f} GFLOP/s of multiply-adds and "
-        f"{bandwidth:.1f} GB/s of memory reads at most",
+        f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights: {peak:.0f} "
+        f"GFLOP/s of multiply-adds and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]
     for r in facts["rows"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import isobit
+from isobit.lowbit import FORMATS
 from isobit.models import CausalLM
 
 _BAR_WIDTH = 30
@@ -21,6 +22,15 @@ _BAR_WIDTH = 30
 def add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use (cannot change a bit)")
     parser.add_argument("--isa", metavar="NAME", help="instruction set to use (cannot change a bit)")
+
+
+def add_format_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--weight-format",
+        choices=FORMATS,
+        default="float32",
+        help="how projections are kept in memory; default: float32",
+    )
 
 
 def apply_runtime_arguments(arguments: argparse.Namespace) -> None:
@@ -57,9 +67,13 @@ class ProgressBar:
         sys.stderr.flush()
 
 
-def load_model(directory: str | Path, max_positions: int | None = None) -> CausalLM:
+def load_model(
+    directory: str | Path, max_positions: int | None = None, weight_format: str = "float32"
+) -> CausalLM:
     with ProgressBar("loading") as progress:
-        return CausalLM.load(directory, max_positions=max_positions, progress=progress)
+        return CausalLM.load(
+            directory, weight_format=weight_format, max_positions=max_positions, progress=progress
+        )
 
 
 def stop_ids(directory: str | Path, tokenizer_eos: int | None) -> set[int]:

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from isobit.cli import common
 from isobit.models import CausalLM, Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
 
 NAME = "info"
@@ -29,21 +30,24 @@ _SIZES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
+    common.add_format_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    facts = describe(arguments.directory)
+    facts = describe(arguments.directory, arguments.weight_format)
     print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
     return 0 if not facts["problems"] else 1
 
 
-def describe(directory: str | Path) -> dict[str, Any]:
+def describe(directory: str | Path, weight_format: str = "float32") -> dict[str, Any]:
     """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
     config = HFConfig.from_json(directory)
     facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
+    plan = None
     try:
-        facts |= _plan_facts(plan_for(config))
+        plan = plan_for(config)
+        facts |= _plan_facts(plan)
     except UnsupportedModel as error:
         facts["problems"].append(str(error))
     try:
@@ -52,6 +56,11 @@ def describe(directory: str | Path) -> dict[str, Any]:
         facts["problems"].append(str(error))
         return facts
     facts |= _checkpoint_facts(checkpoint)
+    if plan is not None:
+        facts |= {
+            "weight_format": weight_format,
+            "memory_bytes": _memory_bytes(plan, checkpoint, weight_format),
+        }
     unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
     for name in unread[:5]:
         dtype = checkpoint.info(name).dtype
@@ -93,6 +102,25 @@ def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**totals, "dtypes": dtypes}
 
 
+def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str) -> int:
+    """Of the weights: projections in their format, all else float32."""
+
+    def bare(name: str) -> str:
+        return name.removeprefix("model.").removeprefix("backbone.")
+
+    sources = [source for i in range(plan.n_layers) for source in plan.layer_weights(i)]
+    projections = {bare(name) for key, name, _ in sources if key.endswith("_proj.weight")}
+    total = 0
+    for info in map(checkpoint.info, checkpoint.names()):
+        if bare(info.name) not in projections or weight_format == "float32":
+            total += 4 * info.size
+        elif weight_format == "bfloat16":
+            total += 2 * info.size
+        else:
+            total += info.size + 4 * sum(info.shape[:1])
+    return total
+
+
 def _as_text(facts: dict[str, Any]) -> str:
     lines = [f"family      {facts['model_type']}"]
     if "parameters" in facts:
@@ -100,7 +128,8 @@ def _as_text(facts: dict[str, Any]) -> str:
         lines.append(f"parameters  {facts['parameters']:,} in {facts['tensors']} tensors ({mix})")
         lines.append(f"on disk     {facts['bytes'] / 2**20:,.1f} MiB")
     if "sizes" in facts:
-        lines.append(f"in memory   {4 * facts.get('parameters', 0) / 2**20:,.1f} MiB as float32")
+        if "memory_bytes" in facts:
+            lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {facts['weight_format']}")
         lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
         lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items()]
         for group in facts["layer_groups"]:

@@ -13,6 +13,10 @@ int64_t attention(const AttentionArgs& args);
 int64_t attention_scratch(int64_t head_dim);
 void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
             const float* bias, float* c, int64_t ldc);
+void matmul_bf16(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k, int64_t cols,
+                 const float* bias, float* c, int64_t ldc, float* scratch);
+void matmul_int8(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
+                 int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels);
 int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
                  float* y, int64_t ldy);

@@ -9,6 +9,8 @@ extern const KernelTable table;
 const KernelTable table = {
     .isa = kIsaName,
     .matmul = matmul,
+    .matmul_bf16 = matmul_bf16,
+    .matmul_int8 = matmul_int8,
     .attention = attention,
     .attention_scratch = attention_scratch,
     .rms_norm = rms_norm,

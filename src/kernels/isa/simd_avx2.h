@@ -52,6 +52,15 @@ ISOBIT_INLINE void store_i(int32_t* p, i32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
 }
+ISOBIT_INLINE f32x16 load_bf16(const uint16_t* p) {
+  const __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
+}
+ISOBIT_INLINE i32x16 load_i8(const int8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
 ISOBIT_INLINE f32x16 load_n(const float* p, int n) {
   const mask16 m = first_n(n);
   return {_mm256_maskload_ps(p, _mm256_castps_si256(m.lo)),

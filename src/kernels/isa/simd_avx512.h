@@ -47,6 +47,13 @@ ISOBIT_INLINE f32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 ISOBIT_INLINE void store(float* p, f32x16 a) { _mm512_storeu_ps(p, a.v); }
 ISOBIT_INLINE i32x16 load_i(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 ISOBIT_INLINE void store_i(int32_t* p, i32x16 a) { _mm512_storeu_si512(p, a.v); }
+ISOBIT_INLINE f32x16 load_bf16(const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+ISOBIT_INLINE i32x16 load_i8(const int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 ISOBIT_INLINE f32x16 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_n(n).m, p)}; }
 ISOBIT_INLINE void store_n(float* p, f32x16 a, int n) { _mm512_mask_storeu_ps(p, first_n(n).m, a.v); }
 ISOBIT_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -51,6 +51,15 @@ ISOBIT_INLINE f32x16 load(const float* p) {
 ISOBIT_INLINE void store(float* p, f32x16 a) {
   for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
 }
+ISOBIT_INLINE f32x16 load_bf16(const uint16_t* p) {
+  return quarters<f32x16>([&](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
+}
+ISOBIT_INLINE i32x16 load_i8(const int8_t* p) {
+  const int8x16_t codes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(codes)), high = vmovl_s8(vget_high_s8(codes));
+  return {vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
+          vmovl_s16(vget_high_s16(high))};
+}
 ISOBIT_INLINE f32x16 load_n(const float* p, int n) {
   float lanes[16] = {};
   for (int i = 0; i < n; ++i) lanes[i] = p[i];

@@ -73,6 +73,12 @@ ISOBIT_INLINE i32x16 load_i(const int32_t* p) {
 ISOBIT_INLINE void store_i(int32_t* p, i32x16 a) {
   for (int i = 0; i < 16; ++i) p[i] = a.v[i];
 }
+ISOBIT_INLINE f32x16 load_bf16(const uint16_t* p) {
+  return floats([&](int i) { return __builtin_bit_cast(float, static_cast<uint32_t>(p[i]) << 16); });
+}
+ISOBIT_INLINE i32x16 load_i8(const int8_t* p) {
+  return ints([&](int i) { return p[i]; });
+}
 ISOBIT_INLINE f32x16 load_n(const float* p, int n) {
   f32x16 r = zero();
   for (int i = 0; i < n; ++i) r.v[i] = p[i];

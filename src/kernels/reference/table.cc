@@ -2,8 +2,10 @@
 // The reference table: every kernel as the contract says it, one number at a time.
 #include "kernels/table.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <vector>
 
 #include "kernels/reference/attention.h"
 #include "kernels/reference/elementary.h"
@@ -20,6 +22,24 @@ void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int6
       const float y = dot(a + r * lda, panels + n / kPanel * kPanel * k + n % kPanel, k, kPanel);
       c[r * ldc + n] = bias ? y + bias[n] : y;
     }
+}
+
+float widened_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+void matmul_bf16(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k, int64_t cols,
+                 const float* bias, float* c, int64_t ldc, float*) {
+  std::vector<float> widened;
+  for (int64_t i = 0; i < (cols + kPanel - 1) / kPanel * kPanel * k; ++i)
+    widened.push_back(widened_bf16(panels[i]));
+  matmul(a, lda, rows, widened.data(), k, cols, bias, c, ldc);
+}
+
+void matmul_int8(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
+                 int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float*) {
+  std::vector<float> widened;
+  for (int64_t i = 0; i < (cols + kPanel - 1) / kPanel * kPanel * k; ++i)
+    widened.push_back(static_cast<float>(panels[i]) * scales[i / (k * kPanel) * kPanel + i % kPanel]);
+  matmul(a, lda, rows, widened.data(), k, cols, bias, c, ldc);
 }
 
 int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
@@ -97,7 +117,7 @@ int64_t argmax(const float* x, int64_t n) {
 }
 
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
-  std::memset(panels, 0, static_cast<size_t>((n + kPanel - 1) / kPanel * kPanel * k) * sizeof(float));
+  std::fill_n(panels, (n + kPanel - 1) / kPanel * kPanel * k, 0.0f);
   for (int64_t row = 0; row < n; ++row)
     for (int64_t i = 0; i < k; ++i)
       panels[row / kPanel * kPanel * k + i * kPanel + row % kPanel] = w[row * k + i];
@@ -106,6 +126,8 @@ void pack_panels(const float* w, int64_t n, int64_t k, float* panels) {
 constexpr KernelTable kTable = {
     .isa = "reference",
     .matmul = matmul,
+    .matmul_bf16 = matmul_bf16,
+    .matmul_int8 = matmul_int8,
     .attention = attention,
     .attention_scratch = [](int64_t) -> int64_t { return 0; },
     .rms_norm = rms_norm,

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights into panels in the format they are kept in, and back.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/thread_pool.h"
+#include "core/checked.h"
+#include "isobit/safetensors.h"
+#include "kernels/table.h"
+#include "ops/linear.h"
+
+namespace isobit::ops {
+namespace {
+
+using kernels::kPanel;
+
+int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
+
+// Whether the values can be read where they are; a file may place them at any byte.
+bool is_float_array(const TensorView& t) {
+  return t.dtype == DType::F32 && reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0;
+}
+
+/// Parts below each other as one matrix of k columns.
+class Stack {
+ public:
+  Stack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who)
+      : parts_(parts), names_(names), who_(who), k_(parts.front().shape[1]) {}
+
+  /// Rows [first, first + count) as float32, where they are or widened into `buffer`; all finite.
+  const float* rows(int64_t first, int64_t count, AlignedBuffer& buffer) const {
+    int64_t done = 0;
+    const float* found = nullptr;
+    for (size_t i = 0; done < count; ++i) {
+      const int64_t n = parts_[i].shape[0];
+      if (first < n) {
+        const int64_t take = std::min(n - first, count - done);
+        const TensorView part = parts_[i].rows(first, first + take);
+        if (take == count && is_float_array(part)) {
+          found = reinterpret_cast<const float*>(part.data);
+        } else {
+          found = buffer.at_least(count * k_);
+          widen_to_f32(part, buffer.data() + done * k_);
+        }
+        if (kernels::active_table().first_nonfinite(found + done * k_, take * k_) != take * k_)
+          throw ValueError(refusal(who_, names_[i], "finite values", "NaN or infinity"));
+        done += take;
+        first += take;
+      }
+      first -= n;
+    }
+    return found;
+  }
+
+  const std::string& name_of(int64_t row) const {
+    size_t i = 0;
+    for (; row >= parts_[i].shape[0]; ++i) row -= parts_[i].shape[0];
+    return names_[i];
+  }
+
+ private:
+  std::span<const TensorView> parts_;
+  std::span<const std::string> names_;
+  const char* who_;
+  int64_t k_;
+};
+
+// panel[i][j] = rows[j][i]; the columns past `count` stay as they are.
+template <typename T>
+void transpose(const T* rows, int64_t count, int64_t k, T* panel) {
+  constexpr int64_t kStep = 64;
+  for (int64_t i0 = 0; i0 < k; i0 += kStep)
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t i = i0; i < std::min(i0 + kStep, k); ++i) panel[i * kPanel + j] = rows[j * k + i];
+}
+
+void pack_bf16(const Stack& stack, const float* rows, int64_t first, int64_t count, const char* who,
+               PackedMatrix& w) {
+  std::vector<uint16_t> bits(static_cast<size_t>(count * w.k));
+  const int64_t bad = round_to_bf16(rows, count * w.k, bits.data());
+  if (bad != count * w.k)
+    throw ValueError(refusal(who, stack.name_of(first + bad / w.k), "values that bfloat16 can hold",
+                             "one that rounds to infinity"));
+  transpose(bits.data(), count, w.k, w.bf16() + first * w.k);
+}
+
+void pack_int8(const float* rows, int64_t first, int64_t count, PackedMatrix& w) {
+  std::vector<int8_t> codes(static_cast<size_t>(count * w.k));
+  for (int64_t j = 0; j < count; ++j) {
+    int8_t* row = codes.data() + j * w.k;
+    int32_t e = quantize_int8(rows + j * w.k, w.k, row);
+    // A scale below 2^-149 is no float32; the codes of such a row are multiples of what is missing.
+    for (; e < -149; ++e)
+      for (int64_t i = 0; i < w.k; ++i) row[i] = static_cast<int8_t>(row[i] / 2);
+    const int8_t one = 1;
+    widen_int8(&one, 1, e, w.scales.data() + first + j);
+  }
+  transpose(codes.data(), count, w.k, w.int8() + first * w.k);
+}
+
+}  // namespace
+
+PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
+                  WeightFormat format) {
+  PackedMatrix w;
+  w.format = format;
+  w.k = parts.front().shape[1];
+  for (const TensorView& part : parts) w.n += part.shape[0];
+  const int64_t columns = checked_mul(panels_of(w.n), kPanel), values = checked_mul(columns, w.k);
+  const int64_t per_float = format == WeightFormat::kFloat32 ? 1 : format == WeightFormat::kBfloat16 ? 2 : 4;
+  static SlabPool pool;
+  w.panels = pool.take(values / per_float);
+  if (format == WeightFormat::kInt8) w.scales = pool.take(columns);
+  const Stack stack(parts, names, who);
+  cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
+    thread_local AlignedBuffer widened;
+    const int64_t first = p * kPanel, count = std::min(kPanel, w.n - first);
+    const float* rows = stack.rows(first, count, widened);
+    switch (format) {
+      case WeightFormat::kFloat32:
+        return kernels::active_table().pack_panels(rows, count, w.k, w.panels.data() + first * w.k);
+      case WeightFormat::kBfloat16:
+        return pack_bf16(stack, rows, first, count, who, w);
+      case WeightFormat::kInt8:
+        return pack_int8(rows, first, count, w);
+    }
+  });
+  return w;
+}
+
+void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) {
+  for (int64_t row = begin; row < end; ++row, out += w.k) {
+    const int64_t start = row / kPanel * kPanel * w.k + row % kPanel;
+    switch (w.format) {
+      case WeightFormat::kFloat32:
+        for (int64_t i = 0; i < w.k; ++i) out[i] = w.panels.data()[start + i * kPanel];
+        break;
+      case WeightFormat::kBfloat16:
+        for (int64_t i = 0; i < w.k; ++i) widen_bf16(w.bf16() + start + i * kPanel, 1, out + i);
+        break;
+      case WeightFormat::kInt8:
+        for (int64_t i = 0; i < w.k; ++i)
+          out[i] = static_cast<float>(w.int8()[start + i * kPanel]) * w.scales.data()[row];
+        break;
+    }
+  }
+}
+
+}  // namespace isobit::ops
