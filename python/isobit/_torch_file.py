@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of a pytorch_model.bin: a zip archive with a pickle that names the parts of the other entries.
 
-A pickle is a program, so it runs here with few instructions and nothing to call: the only names it can look up
-are OrderedDict, the dtypes of storages, and a function that notes which part of which storage a tensor is.
-Everything else, and every number that does not fit the archive, is a ValueError. Not read: archives from before torch 1.6, compressed
-entries, tensors that are not contiguous, index files of several archives.
+A pickle is a program, so it runs here with few instructions and nothing to call: the only names it can look
+up are OrderedDict, the dtypes of storages, and a function that notes which part of which storage a tensor is.
+Everything else, and every number that does not fit the archive, is a ValueError. Not read: archives from
+before torch 1.6, compressed entries, tensors that are not contiguous, index files of several archives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from .array import Array
 
@@ -23,8 +23,8 @@ NAME = "pytorch_model.bin"
 _DTYPES = {"FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16"}
 _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _MAX_PICKLE = 1 << 26  # bytes: some hundred for each tensor
-# What torch writes for a dict of tensors: numbers, texts, tuples, dicts, references. No instruction allocates by
-# a number in the file, changes an object's attributes, or makes an object of a class.
+# What torch writes for a dict of tensors: numbers, texts, tuples, dicts, references. No instruction allocates
+# by a number in the file, changes an object's attributes, or makes an object of a class.
 _INSTRUCTIONS = (
     pickle.PROTO, pickle.STOP, pickle.MARK, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE,
     pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINUNICODE, pickle.SHORT_BINUNICODE,
@@ -72,11 +72,15 @@ class _Rebuild:
 class _Reader(pickle._Unpickler):
     """Finds only what a state dict of tensors is made of."""
 
+    stack: list[Any]
+
     def load_build(self) -> None:
         """The attributes of a state dict say nothing about its tensors."""
         self.stack.pop()
 
-    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _INSTRUCTIONS}
+    dispatch: ClassVar[dict[int, Any]] = {
+        code[0]: pickle._Unpickler.dispatch[code[0]] for code in _INSTRUCTIONS
+    }
     dispatch[pickle.BUILD[0]] = load_build
 
     def find_class(self, module: str, name: str) -> Any:
@@ -150,5 +154,15 @@ def _tensors(
             raise ValueError(f"expected {storage.size * item} bytes in data/{storage.key} for {name!r}")
         begin = part.offset * item
         values = archive.read(entry)[begin : begin + math.prod(part.shape) * item]
-        tensors[name] = Array.frombytes(values, storage.dtype, part.shape)
+        if storage.dtype == "bfloat16":
+            tensors[name] = Array.frombytes(_widened(values), "float32", part.shape)
+        else:
+            tensors[name] = Array.frombytes(values, storage.dtype, part.shape)
     return tensors
+
+
+def _widened(bits: bytes) -> bytes:
+    """bfloat16 as float32: the same bits above 16 zeros."""
+    wide = bytearray(2 * len(bits))
+    wide[2::4], wide[3::4] = bits[::2], bits[1::2]
+    return bytes(wide)

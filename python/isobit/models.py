@@ -175,9 +175,7 @@ class CausalLM(_core.CausalLM):
             _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
         else:
             plan = plan_for(HFConfig.from_json(path))
-            _core.CausalLM.__init__(
-                model, plan, _torch_file.read(pickled), max_positions, progress, *formats
-            )
+            _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *formats)
         model.config = HFConfig.from_json(path)
         return model
 

@@ -73,15 +73,17 @@ void add_adapters(LayerNames& block, const Shared& shared, size_t use) {
 ModelPlan plan_zamba2(const ConfigFields& config) {
   refuse_unsupported(config);
   const int64_t d = config.integer("hidden_size", 1, kMaxExtent / 8);
-  ModelPlan plan = read_decoder(config, {.norm_eps = 1e-5,
+  const int64_t heads = config.integer("num_attention_heads", 1, kMaxExtent);
+  if ((2 * d) % heads != 0 || (2 * d / heads) % 2 != 0)
+    config.refuse("num_attention_heads", "a divisor of 2 * hidden_size, with heads of an even width");
+  ModelPlan plan = read_decoder(config, {.head_dim = 2 * d / heads,
+                                         .norm_eps = 1e-5,
                                          .max_position_embeddings = 4096,
                                          .activation = "gelu",
                                          .tied = true,
                                          .intermediate = 4 * d});
   const std::vector<int64_t> hybrids = read_hybrids(config, plan.n_layers);
-  if ((2 * d) % plan.n_heads != 0 || (2 * d / plan.n_heads) % 2 != 0)
-    config.refuse("num_attention_heads", "a divisor of 2 * hidden_size, with heads of an even width");
-  plan.head_dim = 2 * d / plan.n_heads;
+  plan.head_dim = 2 * d / heads;  // whatever the config says
   for (TransformerOptions& layer : plan.layers) layer.head_dim = layer.rope_dim = plan.head_dim;
   const bool rotates = config.flag_or("use_mem_rope", false);
   if (rotates) read_rope(config, {}, plan);

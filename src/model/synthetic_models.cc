@@ -79,8 +79,7 @@ std::vector<BlockCase> option_cases() {
     c.options.norm_bias = true;
   });
   add("rmsnorm_offset", [](BlockCase& c) { c.options.norm = NormKind::kRmsNormOffset; });
-  for (const MlpKind kind :
-       {MlpKind::kGelu, MlpKind::kGeluTanh, MlpKind::kGeGlu, MlpKind::kGeGluTanh, MlpKind::kRelu2})
+  for (const MlpKind kind : {MlpKind::kGelu, MlpKind::kGeluTanh, MlpKind::kGeGlu, MlpKind::kGeGluTanh})
     add(to_string(kind), [kind](BlockCase& c) { c.options.mlp = kind; });
   add("mlp_bias", [](BlockCase& c) { c.options.mlp_bias = true; });
   add("mlp_bias_ungated", [](BlockCase& c) {
@@ -96,6 +95,7 @@ std::vector<BlockCase> option_cases() {
   for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
     add((std::string(to_string(format)) + "_weights").c_str(),
         [format](BlockCase& c) { c.options.weight_format = format; });
+  add("relu2", [](BlockCase& c) { c.options.mlp = MlpKind::kRelu2; });  // the seed is the place: at the end
   return cases;
 }
 

@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from support.hybrids import HYBRIDS
 
 from isobit.models import CausalLM, UnsupportedModel
-from support.hybrids import HYBRIDS
 
 oracle = pytest.importorskip("support.oracle", exc_type=ImportError)
 
@@ -65,7 +65,7 @@ def test_greedy(tmp_path, case):
 @pytest.mark.parametrize("case", CASES)
 def test_stored_weights(tmp_path, case):
     family, fields = CASES[case]
-    random_model(tmp_path, family, fields)
+    oracle.random_model(tmp_path, family, fields)
     ids = np.random.default_rng(3).integers(0, fields["vocab_size"], (2, 15))
     for fmt in ("bfloat16", "int8"):
         stored = CausalLM.load(tmp_path, weight_format=fmt)
