@@ -1,46 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
-"""isobit beside other engines: same machine, same weights, runs interleaved, ratios of medians.
+"""isobit beside other engines: same machine, same weights, rows interleaved, ratios of medians.
 
-    python benchmarks/compare.py CHECKPOINT --out build/compare [--threads 1 2] [--rounds 3]
-        [--transformers PYTHON] [--openvino PYTHON EXPORTED] [--llamacpp LLAMA_BENCH MODEL.gguf]
+    python benchmarks/compare.py PEERS --out FOLDER [--model smollm2-135m] [--isa avx2] [--threads 1 2]
+        [--rounds 3] [--rows "prefill 512" "decode after 32" ...] [--engines isobit openvino ...]
 
-PYTHON is an interpreter of an environment made from benchmarks/requirements-*.txt; benchmarks/peers.sh makes
-them all. Writes compare.md and compare.json into --out. A figure is the median over the rounds; the spread is
-(max - min) / median.
+PEERS is the folder that benchmarks/peers.sh makes. Every figure comes from a process of its own and goes to
+compare.json and compare.md in --out at once; what fails is written down as such and the rest goes on. Run
+again with the same --out, it measures what is missing. --isa avx2 holds everybody to AVX2.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
 import platform
-import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 
-HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE / "engines"))
-from workload import ROWS  # noqa: E402
+from report import OURS, ROWS, report
+
+ENGINES = pathlib.Path(__file__).parent / "engines"
+HIDDEN = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # would hold a current library to old kernels
+AVX2 = {  # how each engine is held to it; llama.cpp is built for it
+    "ISOBIT_ISA": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
 
 
+@dataclass(frozen=True)
 class Engine:
-    """A peer, or isobit: a command that prints row -> tokens per second."""
+    name: str
+    python: pathlib.Path
+    model: pathlib.Path
 
-    def __init__(self, name, python, model, **environment):
-        self.name = name
-        self.command = [python, str(HERE / "engines" / f"{name.replace('.', '')}_engine.py"), model]
-        self.environment = environment
-        self.figures = {}
 
-    def measure(self, threads, rows):
-        hidden = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # would hold a current library to old kernels
-        environment = {k: v for k, v in os.environ.items() if k not in hidden} | self.environment
-        command = [*self.command, str(threads), *rows]
-        run = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-        if run.returncode != 0:
-            raise SystemExit(f"{self.name} failed:\n{run.stderr[-2000:]}")
-        for row, rate in json.loads(run.stdout.splitlines()[-1]).items():
-            self.figures.setdefault((threads, row), []).append(rate)
+def engines(peers, model, isa):
+    """Each with its interpreter and its form of the model, in the order of the table."""
+    models = peers / "models" / model
+    llamacpp = "llamacpp-avx2" if isa == "avx2" else "llamacpp"
+    return [
+        Engine(OURS, pathlib.Path(sys.executable), models / "checkpoint"),
+        Engine("llamacpp", peers / llamacpp / "bin/python", models / "f32.gguf"),
+        Engine("openvino", peers / "openvino/bin/python", models / "openvino"),
+        Engine("transformers", peers / "transformers/bin/python", models / "checkpoint"),
+    ]
+
+
+def measure(engine, work, isa, timeout):
+    """One figure from a process of its own: what it prints, or {"error": why there is none}."""
+    if missing := next((path for path in (engine.python, engine.model) if not path.exists()), None):
+        why = missing.with_name(missing.name + ".error")  # left by peers.sh
+        return {"error": why.read_text().strip() if why.exists() else f"{missing.name} is missing"}
+    environment = {k: v for k, v in os.environ.items() if k not in HIDDEN} | (AVX2 if isa == "avx2" else {})
+    command = [engine.python, ENGINES / f"{engine.name}_engine.py", engine.model, *work]
+    try:
+        run = subprocess.run(
+            [str(part) for part in command],
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done after {timeout} s"}
+    if run.returncode != 0:
+        last = [line for line in run.stderr.splitlines() if line.strip()][-1:]
+        return {"error": f"exit code {run.returncode}: {''.join(last)[:300]}"}
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+class Record:
+    """What was measured; on disk after every figure."""
+
+    def __init__(self, folder, about):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.about, self.figures = folder, about, []
+        file = folder / "compare.json"
+        if file.exists():
+            before = json.loads(file.read_text())
+            if before["about"] != about:
+                raise SystemExit(f"compare.py: {folder} holds figures of {before['about']}")
+            self.figures = [f for f in before["figures"] if "error" not in f]
+
+    def has(self, **key):
+        return any(key.items() <= figure.items() for figure in self.figures)
+
+    def failed(self, **key):
+        return any("error" in f and key.items() <= f.items() for f in self.figures)
+
+    def add(self, figure):
+        self.figures.append(figure)
+        content = {"about": self.about, "figures": self.figures}
+        for name, text in (("json", json.dumps(content, indent=1) + "\n"), ("md", report(**content))):
+            (self.folder / f"compare.{name}").write_text(text)
+
+
+def applies(engine, row, round_index, threads, all_threads):
+    """The machine's rates are isobit's to measure; what is computed need be compared only once."""
+    kind = ROWS[row].kind
+    if kind == "machine":
+        return engine == OURS
+    return kind != "same" or (round_index == 0 and threads == all_threads[0])
 
 
 def cpu_model():
@@ -50,65 +115,38 @@ def cpu_model():
     return platform.processor()
 
 
-def table(engines, threads, rows):
-    ours, *peers = engines
-    lines = [
-        f"Machine: {cpu_model()}, {os.cpu_count()} CPUs.",
-        "Tokens per second, median (spread); ratio to the fastest peer.",
-        "",
-        "| threads | work | " + " | ".join(e.name for e in engines) + " | ratio |",
-        "|---|---|" + "---|" * (len(engines) + 1),
-    ]
-    for count in threads:
-        for row in rows:
-            cells = []
-            for engine in engines:
-                values = engine.figures[count, row]
-                middle = statistics.median(values)
-                cells.append(f"{middle:.1f} ({100 * (max(values) - min(values)) / middle:.0f} %)")
-            best = max((statistics.median(p.figures[count, row]) for p in peers), default=None)
-            mine = statistics.median(ours.figures[count, row])
-            ratio = "" if best is None else f"**{mine / best:.2f}**"
-            lines.append(f"| {count} | {row} | " + " | ".join(cells) + f" | {ratio} |")
-    return "\n".join(lines) + "\n"
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("checkpoint")
+    parser.add_argument("peers", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--model", default="smollm2-135m", help="a folder of PEERS/models")
+    parser.add_argument("--isa", choices=["avx2"])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--transformers", metavar="PYTHON")
-    parser.add_argument("--openvino", nargs=2, metavar=("PYTHON", "EXPORTED"))
-    parser.add_argument("--llamacpp", nargs=2, metavar=("LLAMA_BENCH", "MODEL"))
+    parser.add_argument("--engines", nargs="+", help="default: all")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for one figure")
     args = parser.parse_args()
 
-    engines = [Engine("isobit", sys.executable, args.checkpoint)]
-    if args.llamacpp:
-        engines.append(Engine("llama.cpp", sys.executable, args.llamacpp[1], LLAMA_BENCH=args.llamacpp[0]))
-    if args.openvino:
-        engines.append(Engine("openvino", *args.openvino))
-    if args.transformers:
-        engines.append(Engine("transformers", args.transformers, args.checkpoint))
-    for round_index in range(args.rounds):
-        for threads in args.threads:
-            for engine in engines:
-                print(
-                    f"round {round_index + 1}/{args.rounds}, {threads} threads, {engine.name}",
-                    file=sys.stderr,
-                )
-                engine.measure(threads, args.rows)
-
-    args.out.mkdir(parents=True, exist_ok=True)
-    text = table(engines, args.threads, args.rows)
-    (args.out / "compare.md").write_text(text)
-    raw = {e.name: {f"{t} threads, {row}": values for (t, row), values in e.figures.items()} for e in engines}
-    (args.out / "compare.json").write_text(json.dumps({"cpu": cpu_model(), "figures": raw}, indent=1) + "\n")
-    print(text)
+    chosen = engines(args.peers.absolute(), args.model, args.isa)
+    vocabulary = json.loads((chosen[0].model / "config.json").read_text())["vocab_size"]
+    about = {"model": args.model, "cpu": cpu_model(), "cpus": os.cpu_count(), "isa": args.isa}
+    record = Record(args.out, about)
+    for index, threads, row, engine in itertools.product(range(args.rounds), args.threads, args.rows, chosen):
+        key = {"engine": engine.name, "threads": threads, "row": row}
+        if args.engines and engine.name not in args.engines:
+            continue
+        if not applies(engine.name, row, index, threads, args.threads):
+            continue
+        if record.has(round=index, **key) or record.failed(**key):
+            continue
+        result = measure(engine, (threads, vocabulary, row), args.isa, args.timeout)
+        record.add(key | {"round": index} | result)
+        said = ", ".join(f"{k} {v}" for k, v in result.items() if k not in ("ids", "logits"))
+        print(f"{index + 1}/{args.rounds}: {engine.name}, {threads} threads, {row}: {said}", file=sys.stderr)
+    print(report(record.about, record.figures))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,56 @@
 #!/usr/bin/env bash
-# Makes the peers that compare.py runs beside isobit: two Python environments, llama.cpp from the source package on
-# PyPI, and the model in the forms they read. Usage: benchmarks/peers.sh CHECKPOINT MODEL.gguf OUT
-set -euo pipefail
+# Makes what compare.py runs beside isobit: a Python environment for each peer, pinned in requirements-*.txt
+# (llama.cpp is built from its source package, once for this CPU and once held to AVX2), and the models in each
+# peer's form. Usage: benchmarks/peers.sh CHECKPOINT PEERS
+#
+# CHECKPOINT: SmolLM2-135M, as `make demo` leaves it in models/. What cannot be made is noted in NAME.error beside
+# where it would be, which compare.py then shows; run again, this makes what is missing.
+set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-checkpoint=$(realpath "$1") gguf=$(realpath "$2")
-mkdir -p "$3"
-cd "$3"
+checkpoint=$(realpath "$1")
+mkdir -p "$2" && cd "$2" || exit 1
+export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-for name in transformers openvino; do
-  [ -x "$name/bin/python" ] || python3 -m venv "$name"
-  "$name/bin/pip" install -q -r "$here/requirements-$name.txt"
-done
-[ -d exported ] || openvino/bin/optimum-cli export openvino -m "$checkpoint" --weight-format fp32 \
-  --task text-generation-with-past exported
+# made NAME COMMAND...: runs the command unless NAME is there; if it fails, NAME is removed and the reason kept.
+made() {
+  local name=$1
+  shift
+  [ -e "$name" ] && return
+  mkdir -p "$(dirname "$name")"
+  echo "making $name" >&2
+  if "$@" >"$name.log" 2>&1; then
+    rm -f "$name.error" "$name.log"
+  else
+    rm -rf "$name"
+    grep -v '^\s*$' "$name.log" | tail -n 1 | cut -c 1-300 >"$name.error"
+    echo "  failed: $(cat "$name.error") (see $PWD/$name.log)" >&2
+  fi
+}
 
-if [ ! -x llama-bench ]; then
-  pip download -q --no-deps --no-binary :all: llama-cpp-python
-  tar xf llama_cpp_python-*.tar.gz
-  cmake -S llama_cpp_python-*/vendor/llama.cpp -B llama -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
-    -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
-    -DLLAMA_BUILD_TOOLS=ON
-  cmake --build llama --target llama-bench llama-quantize
-  ln -s llama/bin/llama-bench llama-bench
+environment() { # FOLDER REQUIREMENTS
+  python3 -m venv "$1" && "$1/bin/pip" install -q -r "$here/requirements-$2.txt"
+}
+export_openvino() { # MODEL
+  openvino/bin/optimum-cli export openvino -m "models/$1/checkpoint" --weight-format fp32 \
+    --task text-generation-with-past "models/$1/openvino"
+}
+model_forms() { # MODEL
+  made "models/$1/f32.gguf" tools/bin/python "$here/to_gguf.py" "models/$1/checkpoint" "models/$1/f32.gguf"
+  made "models/$1/openvino" export_openvino "$1"
+}
+
+made tools environment tools tools
+made transformers environment transformers transformers
+made openvino environment openvino openvino
+options="-DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF"
+CMAKE_ARGS="$options -DGGML_NATIVE=ON" made llamacpp environment llamacpp llamacpp
+if grep -q avx2 /proc/cpuinfo; then
+  avx2="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_AVX512=OFF"
+  CMAKE_ARGS="$options $avx2" made llamacpp-avx2 environment llamacpp-avx2 llamacpp
 fi
-[ -f model-f32.gguf ] || llama/bin/llama-quantize --allow-requantize "$gguf" model-f32.gguf F32
+
+made models/smollm2-135m/checkpoint ln -s "$checkpoint" models/smollm2-135m/checkpoint
+model_forms smollm2-135m
+made models/qwen3-0.6b/checkpoint tools/bin/python "$here/make_checkpoint.py" qwen3-0.6b \
+  models/qwen3-0.6b/checkpoint --tokenizer models/smollm2-135m/checkpoint
+model_forms qwen3-0.6b

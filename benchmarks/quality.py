@@ -23,7 +23,6 @@ import sys
 import numpy as np
 
 import isobit
-from isobit.cli.info import describe
 from isobit.models import CausalLM
 from isobit.text import Tokenizer
 
@@ -84,7 +83,7 @@ def measure(checkpoint, windows, formats, profiles):
             {
                 "format": fmt,
                 "profile": profile,
-                "bytes": describe(checkpoint, fmt)["memory_bytes"],
+                "bytes": model.weight_bytes,
                 "perplexity": math.exp(loss),
                 "change": math.expm1(loss - baseline[0]),
                 "top1": float((chosen == baseline[1]).mean()),

@@ -1,39 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenVINO GenAI, precision hint f32, float32 cache. Usage: openvino_engine.py EXPORTED THREADS ROW ..."""
+"""OpenVINO GenAI on an exported directory: precision hint f32, float32 cache. Arguments: see workload.py.
 
-import sys
+It keeps its logits to itself.
+"""
+
+import itertools
 
 import numpy as np
 import openvino
 import openvino_genai
-from workload import run
-
-exported, threads, *rows = sys.argv[1:]
-pipeline = openvino_genai.LLMPipeline(
-    exported,
-    "CPU",
-    {
-        "INFERENCE_NUM_THREADS": int(threads),
-        "INFERENCE_PRECISION_HINT": "f32",
-        "KV_CACHE_PRECISION": "f32",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
-        "ATTENTION_BACKEND": "SDPA",
-        "NUM_STREAMS": 1,
-    },
-)
+from workload import main
 
 
-def generate(ids, n):
-    """Seconds to the first token, and of each later one."""
-    config = openvino_genai.GenerationConfig()
-    config.max_new_tokens = n
-    config.ignore_eos = True
-    config.do_sample = False
-    inputs = openvino_genai.TokenizedInputs(
-        openvino.Tensor(np.array([ids], np.int64)), openvino.Tensor(np.ones((1, len(ids)), np.int64))
-    )
-    metrics = pipeline.generate(inputs, config).perf_metrics
-    return metrics.get_ttft().mean / 1000, metrics.get_tpot().mean / 1000
+class Engine:
+    def __init__(self, model, threads):
+        options = {
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "KV_CACHE_PRECISION": "f32",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+            "ATTENTION_BACKEND": "SDPA",
+            "NUM_STREAMS": 1,
+        }
+        self.pipeline = openvino_genai.LLMPipeline(model, "CPU", options)
+
+    def generate(self, prompts, n):
+        config = openvino_genai.GenerationConfig()
+        config.max_new_tokens = n
+        config.ignore_eos = True
+        config.do_sample = False
+        ids = np.array(prompts, np.int64)
+        inputs = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(np.ones_like(ids)))
+        result = self.pipeline.generate(inputs, config)
+        marks = result.perf_metrics.raw_metrics.m_new_token_times  # milliseconds, one a step
+        steps = [(b - a) / 1000 for a, b in itertools.pairwise(marks)]
+        return result.perf_metrics.get_ttft().mean / 1000, steps, [list(row) for row in result.tokens]
 
 
-run(lambda ids: generate(ids, 1)[0], lambda ids, n: [generate(ids, n + 1)[1]], rows)
+main(Engine)

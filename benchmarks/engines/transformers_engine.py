@@ -1,40 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers with torch, float32, sdpa. Usage: transformers_engine.py CHECKPOINT THREADS ROW ..."""
+"""transformers with torch, float32, sdpa, on a checkpoint directory. Arguments: see workload.py."""
 
-import sys
 import time
 
 import torch
 from transformers import AutoModelForCausalLM
-from workload import run
-
-checkpoint, threads, *rows = sys.argv[1:]
-torch.set_num_threads(int(threads))
-model = AutoModelForCausalLM.from_pretrained(
-    checkpoint, dtype=torch.float32, attn_implementation="sdpa"
-).eval()
+from workload import main
 
 
-def forward(ids, cache=None):
-    out = model(torch.tensor([ids]), past_key_values=cache, use_cache=True, logits_to_keep=1)
-    return out.past_key_values, int(out.logits[0, -1].argmax())
+class Engine:
+    def __init__(self, model, threads):
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(False)
+        self.model = AutoModelForCausalLM.from_pretrained(
+            model, dtype=torch.float32, attn_implementation="sdpa"
+        ).eval()
+
+    def forward(self, ids, cache=None):
+        return self.model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+    def generate(self, prompts, n):
+        column, cache, columns, times = torch.tensor(prompts), None, [], []
+        for _ in range(n):
+            begin = time.perf_counter()
+            out = self.forward(column, cache)
+            cache, column = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            times.append(time.perf_counter() - begin)
+            columns.append(column)
+        return times[0], times[1:], torch.cat(columns, 1).tolist()
+
+    def logits(self, prompt):
+        return self.forward(torch.tensor([prompt])).logits[0, -1].tolist()
 
 
-def prefill(ids):
-    begin = time.perf_counter()
-    forward(ids)
-    return time.perf_counter() - begin
-
-
-def decode(ids, n):
-    cache, token = forward(ids)
-    times = []
-    for _ in range(n):
-        begin = time.perf_counter()
-        cache, token = forward([token], cache)
-        times.append(time.perf_counter() - begin)
-    return times
-
-
-with torch.inference_mode():
-    run(prefill, decode, rows)
+main(Engine)

@@ -77,13 +77,17 @@ nb::class_<Closable<Source>> bind_source(nb::module_& m, const char* name, const
       "dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.");
   cls.def(
       "read",
-      [](const Class& c, const std::string& n, const std::string& bf16) {
-        return read(c.opened().view(n), n, bf16, c.op);
+      [](const Class& c, const std::string& n, const std::string& bf16) -> nb::object {
+        Array a = read(c.opened().view(n), n, bf16, c.op);
+        const bool packed = a.dtype == DType::U16 && a.shape.size() == 2;
+        nb::object array = nb::cast(std::move(a));
+        return packed ? nb::module_::import_("isobit.lowbit").attr("BF16Weight")(array) : array;
       },
-      "name"_a, "bf16"_a = "widen",
+      "name"_a, "bf16"_a = "widen", nb::sig("def read(self, name: str, bf16: str = 'widen') -> typing.Any"),
       "A tensor as an Array of its own: F32, I32 and I64 as they are, F16 and BF16 widened exactly to "
       "float32; bf16='bits'\n"
-      "gives BF16 as u2. TypeError for other dtypes, ValueError when there is none of that name.");
+      "gives BF16 as u2, a matrix as a lowbit.BF16Weight. TypeError for other dtypes, ValueError when there "
+      "is none of that name.");
   cls.def(
       "close", [](Class& c) { c.source.reset(); }, "Lets go of the file. Arrays that were read stay valid.");
   cls.def(

@@ -232,11 +232,16 @@ void bind_model(nb::module_& m) {
   model.def(
       "_block",
       [](const Model& m, int64_t i) -> nb::object {
-        if (i >= 0 && i < m.impl->plan().n_layers && m.impl->plan().is_mamba(i))
+        const ModelPlan& plan = m.impl->plan();
+        const bool there = i >= 0 && i < plan.n_layers;
+        const LayerParts parts = there ? plan.parts_of(i) : LayerParts{};
+        if (!parts.mixer || parts.attention_beside || parts.shared_block >= 0) return nb::none();
+        if (there && plan.is_mamba(i))
           return nb::cast(MambaObject{std::make_shared<const isobit::MambaBlock>(m.impl->mamba_block(i))});
         return nb::cast(Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
       },
-      "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"), "Layer i, sharing its weights.");
+      "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"),
+      "Layer i, sharing its weights; None for one\nthat no block class describes.");
   model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
             "Copies of all weights by checkpoint name.");
   model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });
@@ -246,6 +251,9 @@ void bind_model(nb::module_& m) {
   model.def_prop_ro(
       "embed_format", [](const Model& m) { return to_string(m.impl->embed_format()); },
       "In which format embedding and head are kept.");
+  model.def_prop_ro(
+      "weight_bytes", [](const Model& m) { return m.impl->weight_bytes(); },
+      "Memory of all weights in their stored form.");
   model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });
   model.def_prop_ro(
       "unused_names", [](const Model& m) { return m.impl->unused_names(); },

@@ -569,10 +569,10 @@ class SafetensorsFile:
         dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.
         """
 
-    def read(self, name: str, bf16: str = "widen") -> Array:
+    def read(self, name: str, bf16: str = "widen") -> Any:
         """
         A tensor as an Array of its own: F32, I32 and I64 as they are, F16 and BF16 widened exactly to float32; bf16='bits'
-        gives BF16 as u2. TypeError for other dtypes, ValueError when there is none of that name.
+        gives BF16 as u2, a matrix as a lowbit.BF16Weight. TypeError for other dtypes, ValueError when there is none of that name.
         """
 
     def close(self) -> None:
@@ -598,10 +598,10 @@ class Checkpoint:
         dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.
         """
 
-    def read(self, name: str, bf16: str = "widen") -> Array:
+    def read(self, name: str, bf16: str = "widen") -> Any:
         """
         A tensor as an Array of its own: F32, I32 and I64 as they are, F16 and BF16 widened exactly to float32; bf16='bits'
-        gives BF16 as u2. TypeError for other dtypes, ValueError when there is none of that name.
+        gives BF16 as u2, a matrix as a lowbit.BF16Weight. TypeError for other dtypes, ValueError when there is none of that name.
         """
 
     def close(self) -> None:
@@ -736,6 +736,10 @@ class CausalLM:
     @property
     def embed_format(self) -> str:
         """In which format embedding and head are kept."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of all weights in their stored form."""
 
     @property
     def max_positions(self) -> int: ...

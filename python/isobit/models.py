@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _modes, _torch_file
+from . import _core, _modes, _torch_file, lowbit
 from ._core import (
     CausalLMState,
     Checkpoint,
@@ -120,7 +120,9 @@ class CausalLM(_core.CausalLM):
     """A decoder language model on token ids: load -> forward -> step -> generate.
 
     weights: arrays by checkpoint name (plan.checkpoint_names()), or {"embed", "norm", "head" unless tied,
-    "layers": [{block key: array}]}. Raises UnsupportedModel for a missing tensor or one that nothing reads,
+    "layers": [{block key: array}]}; packed ones of isobit.lowbit count as what they widen to. weight_format:
+    as in load(); None keeps the projections in float32, or in the format in which lowbit.pack left the
+    weights. Raises UnsupportedModel for a missing tensor or one that nothing reads,
     TypeError for a dtype other than float32, float16 or bfloat16, ValueError for a wrong shape or a
     non-finite value.
     """
@@ -132,7 +134,7 @@ class CausalLM(_core.CausalLM):
         plan: ModelPlan,
         weights: Mapping[str, Any],
         *,
-        weight_format: str = "float32",
+        weight_format: str | None = None,
         embed_format: str | None = None,
         max_positions: int | None = None,
         device: str = "auto",
@@ -140,8 +142,10 @@ class CausalLM(_core.CausalLM):
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        formats = self._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
+        stored = _modes.stored_format("CausalLM", named, weight_format)
+        formats = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
+        named = lowbit.materialize(named)
         _core.CausalLM.__init__(self, plan, named, max_positions, progress, *formats)
         self.config = None
 
@@ -218,12 +222,14 @@ class CausalLM(_core.CausalLM):
 
     @property
     def blocks(self) -> list[Any]:
-        """The layers as blocks, which share the model's weights."""
+        """The layers as blocks, which share the model's weights; None for one that no block class describes
+        (an MLP alone, attention beside or in front of a Mamba mixer)."""
         compiled = [self._block(i) for i in range(self.n_layers)]
-        return [
-            _mamba_from_compiled(block) if isinstance(block, _core.MambaBlock) else _from_compiled(block)
-            for block in compiled
-        ]
+        return [None if block is None else self._as_block(block) for block in compiled]
+
+    @staticmethod
+    def _as_block(block: Any) -> Any:
+        return _mamba_from_compiled(block) if isinstance(block, _core.MambaBlock) else _from_compiled(block)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("[CausalLM] pickle: not provided; load the model from its directory again")
@@ -244,7 +250,7 @@ def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str
     if len(weights["layers"]) != plan.n_layers:
         raise ValueError(f"[CausalLM] layers: expected {plan.n_layers}, got {len(weights['layers'])}")
     for i, layer in enumerate(weights["layers"]):
-        fused: dict[str, list[tuple[int, Array]]] = {}
+        fused: dict[str, list[tuple[int, str, Any]]] = {}
         for key, name, rows in plan.layer_weights(i):
             if key not in layer:
                 raise UnsupportedModel(
@@ -253,10 +259,16 @@ def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str
             if rows is None:
                 named[name] = layer[key]
             else:
-                fused.setdefault(name, []).append((rows.start, Array.from_buffer(layer[key])))
+                fused.setdefault(name, []).append((rows.start, key, layer[key]))
         for name, parts in fused.items():
-            parts.sort(key=lambda part: part[0])
-            first = parts[0][1]
-            shape = (sum(part.shape[0] for _, part in parts), *first.shape[1:])
-            named[name] = Array.frombytes(b"".join(part.tobytes() for _, part in parts), first.dtype, shape)
+            named[name] = _joined(name, {key: part for _, key, part in sorted(parts, key=lambda p: p[0])})
     return named
+
+
+def _joined(name: str, parts: dict[str, Any]) -> Any:
+    """The rows of the parts below each other, packed as they are."""
+    fmt = lowbit.format_of(parts)
+    arrays = [Array.from_buffer(part) for part in lowbit.materialize(parts).values()]
+    shape = (sum(array.shape[0] for array in arrays), *arrays[0].shape[1:])
+    whole = Array.frombytes(b"".join(array.tobytes() for array in arrays), arrays[0].dtype, shape)
+    return whole if fmt == "float32" else lowbit.pack_one(whole, fmt, name)

@@ -56,7 +56,12 @@ struct AttentionArgs {
   float* out;     // like q, with ldo
   int64_t ldo;
   float* scratch;  // attention_scratch(head_dim) floats, 64-byte aligned
+  /// Not null: `attention` leaves the nodes of `block` alone here and no output; `attention_join` reads those
+  /// of consecutive blocks from `block` on. [rows] of attention_node_floats: m, den, 14 unused, num.
+  float* nodes = nullptr;
+  int64_t block = 0;
 };
+constexpr int64_t attention_node_floats(int64_t head_dim) { return 16 + (head_dim + 15) / 16 * 16; }
 
 /// Causal depthwise convolution of consecutive tokens of one sequence, then SiLU (contract 7b.1). Rows of
 /// `ldw` floats: weights and windows [width], oldest tap first. The window holds the last `width` inputs
@@ -192,6 +197,8 @@ struct KernelTable {
   /// Returns the smallest position with a non-finite visible score, or INT64_MAX.
   int64_t (*attention)(const AttentionArgs& args);
   int64_t (*attention_scratch)(int64_t head_dim);
+  /// The outputs of `attention` from the nodes of all blocks that its rows see.
+  void (*attention_join)(const AttentionArgs& args, int64_t blocks);
 
   /// y = (x*r)*w, r = 1/sqrt(SUMSQ(x)/d + eps); offset: weight 1 + w. Returns the first row whose sum is not
   /// finite, or rows.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
+#include <set>
+
 #include "core/checked.h"
 #include "isobit/safetensors.h"
 #include "kernels/table.h"
@@ -76,6 +78,16 @@ std::vector<float> PlacedWeights::weight(const std::string& name) const {
   std::vector<float> out(static_cast<size_t>((p.end - p.begin) * p.matrix->k));
   ops::unpack_rows(*p.matrix, p.begin, p.end, out.data());
   return out;
+}
+
+int64_t PlacedWeights::weight_bytes() const {
+  std::set<const void*> seen;
+  int64_t bytes = 0;
+  for (const auto& [name, p] : places_) {
+    if (!seen.insert(p.matrix ? static_cast<const void*>(p.matrix) : p.vector).second) continue;
+    bytes += p.matrix ? p.matrix->bytes() : static_cast<int64_t>(p.vector->size() * sizeof(float));
+  }
+  return bytes;
 }
 
 }  // namespace isobit

@@ -57,6 +57,8 @@ class PlacedWeights {
   std::vector<int64_t> weight_shape(const std::string& name) const;
   /// Float32: exactly as given, or what the stored form widens to.
   std::vector<float> weight(const std::string& name) const;
+  /// Memory of all weights in their stored form.
+  int64_t weight_bytes() const;
 
   /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
   void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,

@@ -19,6 +19,8 @@ struct PackedMatrix {
   AlignedBuffer panels;
   AlignedBuffer scales;  // int8: the power of two of each output, 0 past n
 
+  int64_t bytes() const { return (panels.size() + scales.size()) * static_cast<int64_t>(sizeof(float)); }
+
   uint16_t* bf16() { return reinterpret_cast<uint16_t*>(panels.data()); }
   const uint16_t* bf16() const { return reinterpret_cast<const uint16_t*>(panels.data()); }
   int8_t* int8() { return reinterpret_cast<int8_t*>(panels.data()); }

@@ -61,31 +61,51 @@ class Problem {
     return q_.data()[index * ldq_ + head * shape_.head_dim + d];
   }
 
-  int64_t run(const KernelTable& table, std::vector<float>& out) {
+  /// cut: each block of keys by itself, the last one first, and their nodes joined.
+  int64_t run(const KernelTable& table, std::vector<float>& out, bool cut = false) {
     const int64_t ldo = shape_.group * shape_.head_dim + 5;
     Guarded y((shape_.n_pos - 1) * ldo + shape_.group * shape_.head_dim);
     y.fill(kCanary);
     AlignedBuffer scratch(table.attention_scratch(shape_.head_dim));
-    const int64_t bad = table.attention({.q = q_.data(),
-                                         .ldq = ldq_,
-                                         .k = k_.data(),
-                                         .v = v_.data(),
-                                         .slots = shape_.slots,
-                                         .head_dim = shape_.head_dim,
-                                         .group = shape_.group,
-                                         .pos0 = shape_.pos0,
-                                         .n_pos = shape_.n_pos,
-                                         .window = shape_.window,
-                                         .scale = 0.31f,
-                                         .softcap = shape_.softcap,
-                                         .out = y.data(),
-                                         .ldo = ldo,
-                                         .scratch = scratch.data()});
+    AttentionArgs args{.q = q_.data(),
+                       .ldq = ldq_,
+                       .k = k_.data(),
+                       .v = v_.data(),
+                       .slots = shape_.slots,
+                       .head_dim = shape_.head_dim,
+                       .group = shape_.group,
+                       .pos0 = shape_.pos0,
+                       .n_pos = shape_.n_pos,
+                       .window = shape_.window,
+                       .scale = 0.31f,
+                       .softcap = shape_.softcap,
+                       .out = y.data(),
+                       .ldo = ldo,
+                       .scratch = scratch.data()};
+    const int64_t bad = cut ? run_in_blocks(table, args) : table.attention(args);
     out.assign(y.all().begin(), y.all().end());
     return bad;
   }
 
  private:
+  int64_t run_in_blocks(const KernelTable& table, AttentionArgs args) const {
+    const int64_t low = shape_.window > 0 ? std::max<int64_t>(0, shape_.pos0 - shape_.window + 1) : 0;
+    const int64_t first = low / kernels::kBlock;
+    const int64_t blocks = (shape_.pos0 + shape_.n_pos - 1) / kernels::kBlock + 1 - first;
+    const int64_t floats = shape_.n_pos * shape_.group * kernels::attention_node_floats(shape_.head_dim);
+    AlignedBuffer nodes(blocks * floats);
+    int64_t bad = INT64_MAX;
+    for (int64_t i = blocks - 1; i >= 0; --i) {
+      args.block = first + i;
+      args.nodes = nodes.data() + i * floats;
+      bad = std::min(bad, table.attention(args));
+    }
+    args.block = first;
+    args.nodes = nodes.data();
+    table.attention_join(args, blocks);
+    return bad;
+  }
+
   static Shape with_slots(Shape s) {
     if (s.slots == 0) s.slots = round_up(s.pos0 + s.n_pos, 16);
     return s;
@@ -103,9 +123,13 @@ void check(const Shape& shape, uint64_t seed) {
   std::vector<float> expected, got;
   const FpEnv environment;
   const int64_t bad = problem.run(reference_table(), expected);
+  ASSERT_EQ(problem.run(reference_table(), got, true), bad);
+  ASSERT_TRUE(bad != INT64_MAX || same_bits(got, expected));
   each_table([&](const KernelTable& table) {
-    ASSERT_EQ(problem.run(table, got), bad);
-    ASSERT_TRUE(bad != INT64_MAX || same_bits(got, expected));
+    for (const bool cut : {false, true}) {
+      ASSERT_EQ(problem.run(table, got, cut), bad) << (cut ? "in blocks" : "whole");
+      ASSERT_TRUE(bad != INT64_MAX || same_bits(got, expected)) << (cut ? "in blocks" : "whole");
+    }
   });
 }
 

@@ -76,6 +76,17 @@ TEST_P(StoredModel, EqualsTheFloat32ModelOnTheWidenedWeights) {
       for (size_t i = 0; i < kLength; ++i)
         ASSERT_TRUE(same_bits(logits(stored, {ids[i]}, 1, 1, &state),
                               {expected.data() + i * kTinyVocab, size_t{kTinyVocab}}));
+      // So is any split.
+      for (int64_t cut = 1; cut < kLength; ++cut) {
+        stored.reset_state(state);
+        std::vector<float> pieces;
+        for (const auto& [from, to] : {std::pair{int64_t{0}, cut}, std::pair{cut, kLength}}) {
+          const std::vector<float> piece =
+              logits(stored, {ids.begin() + from, ids.begin() + to}, 1, to - from, &state);
+          pieces.insert(pieces.end(), piece.begin(), piece.end());
+        }
+        ASSERT_TRUE(same_bits(pieces, {expected.data(), pieces.size()}));
+      }
     }
 }
 

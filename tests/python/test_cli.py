@@ -148,6 +148,12 @@ def test_weight_formats(run, directory):
     ):
         facts = json.loads(run("info", "--json", "--weight-format", fmt)[1])
         assert (facts["weight_format"], facts["memory_bytes"]) == (fmt, 4 * others + size)
+    code, out, _ = run("generate", *arguments, "int8", "--embed-format", "bfloat16")
+    digest = out.splitlines()[1].split(maxsplit=2)
+    assert digest[2] == "with int8 weights and bfloat16 embedding" and digest[1] not in digests.values()
+    facts = json.loads(run("info", "--json", "--embed-format", "bfloat16")[1])
+    assert facts["memory_bytes"] == 4 * (others + projections) - 2 * 261 * 32
+    assert "MiB as float32, embedding bfloat16" in run("info", "--embed-format", "bfloat16")[1]
 
 
 def test_generate_stops_at_a_stop_id(run, directory, tmp_path):

@@ -299,6 +299,74 @@ def test_a_stored_model_is_the_model_of_its_parameters(fmt):
     assert stored.generate(IDS, 7).tolist() == wide.generate(IDS, 7).tolist()
 
 
+@pytest.mark.parametrize("fmt", STORED)
+@pytest.mark.parametrize("family", ("llama", "phi3"))
+def test_a_model_from_packed_weights(family, fmt):
+    config = make_config(family)
+    plan, weights = plan_for(config), random_weights(config)
+    packed = lowbit.pack(weights, fmt)
+    stored, wide = CausalLM(plan, packed), CausalLM(plan, lowbit.unpack(packed))
+    assert (stored.weight_format, wide.weight_format) == (fmt, "float32")
+    whole = wide(IDS)
+    assert same(stored(IDS), whole)
+    layers = []
+    for i in range(plan.n_layers):
+        layers.append({})
+        for key, name, rows in plan.layer_weights(i):
+            part = np.asarray(lowbit.materialize_one(packed[name]))[rows or slice(None)]
+            layers[-1][key] = lowbit.pack_one(part, fmt) if part.ndim == 2 else part
+    nested = {"embed": packed[plan.embed_name], "norm": weights[plan.norm_name], "layers": layers}
+    if plan.head_name is not None:
+        nested["head"] = packed[plan.head_name]
+    model = CausalLM(plan, nested)
+    assert model.weight_format == fmt and same(model(IDS), whole)
+    other = "int8" if fmt == "bfloat16" else "bfloat16"
+    with refuses(ValueError, "[CausalLM] weight_format", repr(fmt), repr(other)):
+        CausalLM(plan, packed, weight_format=other)
+    key = "q_proj.weight"
+    layers[1][key] = lowbit.pack_one(np.ones((4, 4), np.float32), other)
+    with refuses(ValueError, "q_proj.weight" if family == "llama" else "k_proj.weight", fmt, other):
+        CausalLM(plan, nested)
+
+
+def test_weight_bytes():
+    config = make_config("llama")  # every matrix is of whole panels
+    plan, weights = plan_for(config), random_weights(config)
+    for fmt, each in (("float32", 4), ("bfloat16", 2), ("int8", 1)):
+        for embed_format, table in ((None, 4), ("bfloat16", 2)):
+            model = CausalLM(plan, weights, weight_format=fmt, embed_format=embed_format)
+            size = 0
+            for name, value in weights.items():
+                if name.endswith("proj.weight"):
+                    size += each * value.size + (4 * len(value) if fmt == "int8" else 0)
+                else:
+                    size += (table if value.ndim == 2 else 4) * value.size
+            assert model.weight_bytes == size
+
+
+def test_hostile_packed_weights_for_a_model():
+    config = make_config("llama")
+    plan, weights = plan_for(config), random_weights(config)
+    packed = lowbit.pack(weights, "int8")
+    name = "model.layers.1.mlp.up_proj.weight"
+    rows, k = weights[name].shape
+    ones = lowbit.Int8Weight(np.ones((rows, k), np.int8), np.zeros(rows, np.int32))
+    ones.codes = np.full((rows, k), -128, np.int8)
+    with refuses(ValueError, f"'{name}' codes", "-127..127"):
+        CausalLM(plan, packed | {name: ones})
+    ones.codes = np.ones((rows, k), np.int16)
+    with refuses(TypeError, f"'{name}' codes", "int8"):
+        CausalLM(plan, packed | {name: ones})
+    small = lowbit.Int8Weight(np.ones((rows, k - 1), np.int8), np.zeros(rows, np.int32))
+    with refuses(ValueError, "[CausalLM layer 1] up_proj.weight", "shape"):
+        CausalLM(plan, packed | {name: small})
+    infinite = lowbit.BF16Weight(np.full((rows, k), 0x7F80, np.uint16))
+    with refuses(ValueError, "[CausalLM layer 1] up_proj.weight", "finite"):
+        CausalLM(plan, lowbit.pack(weights, "bfloat16") | {name: infinite})
+    with refuses(ValueError, "[lowbit]", name, "int8", "bfloat16"):
+        CausalLM(plan, packed | {name: infinite})
+
+
 MEMORY = """
 import sys, isobit
 from isobit.models import CausalLM

@@ -35,6 +35,7 @@ def test_round_trip(tmp_path):
             "i8": isobit.Array.from_list([2**40]),
             "f2": halves,
             "bf": ("BF16", (2, 1), to_bfloat16(np.array([1.0, -3.0], "f4")).tobytes()),
+            "bf1": ("BF16", (2,), b"\x80\x3f\x01\x00"),
             "scalar": ("F32", (), struct.pack("<f", 2.5)),
             "empty": ("F32", (0, 4), b""),
             "f8": np.zeros(3),
@@ -44,7 +45,7 @@ def test_round_trip(tmp_path):
     with SafetensorsFile(path) as file:
         assert (
             file.names() == sorted(file.names())
-            and len(file.names()) == 8
+            and len(file.names()) == 9
             and "z" in file
             and "y" not in file
         )
@@ -58,7 +59,9 @@ def test_round_trip(tmp_path):
         assert same(file.read("f2"), halves.astype("f4"))
         assert file.read("bf").tolist() == [[1.0], [-3.0]]
         bits = file.read("bf", bf16="bits")
-        assert bits.dtype == "u2" and bits.tolist() == [[0x3F80], [0xC040]]
+        vector = file.read("bf1", bf16="bits")
+        assert vector.dtype == "u2" and vector.tolist() == [0x3F80, 1]
+        assert type(bits) is isobit.lowbit.BF16Weight and bits.bits.tolist() == [[0x3F80], [0xC040]]
         assert file.read("scalar").shape == () and file.read("scalar").tolist() == 2.5
         assert file.read("empty").shape == (0, 4)
         with refuses(TypeError, "[SafetensorsFile]", "f8", "F64"):

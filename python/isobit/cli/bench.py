@@ -22,24 +22,25 @@ _PROMPTS = (16, 128, 512)
 _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
-_WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
     parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_format_argument(parser)
+    common.add_format_arguments(parser)
     common.add_runtime_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     common.apply_runtime_arguments(arguments)
-    model = common.load_model(arguments.directory, weight_format=arguments.weight_format)
+    model = common.load_model(arguments.directory, **common.formats(arguments))
     facts: dict[str, Any] = {
         "isa": isobit.active_isa(),
         "threads": isobit.num_threads(),
         "weight_format": model.weight_format,
+        "embed_format": model.embed_format,
         **isobit.measure(),
         "rows": [row(model, kind, length, arguments.profile) for kind, length in _work(model)],
     }
@@ -60,14 +61,7 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
     stages = _core.profile() if profile else []
     _core.set_profiling(False)
     tokens = length if kind == "prefill" else 1
-    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
-    plan = model.plan
-    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
-    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
-    head = plan.vocab_size * plan.d_model
-    per_key = 2 * plan.n_layers * plan.head_dim
-    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    read = _WEIGHT_BYTES[model.weight_format] * layers + 4 * (head + per_key * plan.n_kv_heads * keys)
+    flop, read = counts(model, kind, length)
     return {
         "work": kind,
         "length": length,
@@ -78,6 +72,21 @@ def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any
             {"stage": stage, "seconds": t, "calls": calls, "flop": work} for stage, t, calls, work in stages
         ],
     }
+
+
+def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int, int]:
+    """Floating-point operations of a prompt of `length` or a step after it, and bytes of memory it reads."""
+    tokens = length if kind == "prefill" else 1
+    keys = length // 2 if kind == "prefill" else length  # that a token sees on average
+    plan = model.plan
+    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
+    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
+    head = plan.vocab_size * plan.d_model
+    per_key = 2 * plan.n_layers * plan.head_dim
+    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
+    read = _BYTES[model.weight_format] * layers + _BYTES[model.embed_format] * head
+    read += 4 * per_key * plan.n_kv_heads * keys * batch
+    return flop * batch, read
 
 
 def _ids(model: CausalLM, length: int) -> list[list[int]]:
@@ -109,8 +118,9 @@ def _decode(model: CausalLM, length: int) -> float:
 def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
-        f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights: {peak:.0f} "
-        f"GFLOP/s of multiply-adds and {bandwidth:.1f} GB/s of memory reads at most",
+        f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights, "
+        f"{facts['embed_format']} head: {peak:.0f} GFLOP/s of multiply-adds "
+        f"and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]
     for r in facts["rows"]:

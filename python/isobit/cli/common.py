@@ -24,12 +24,18 @@ def add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isa", metavar="NAME", help="instruction set to use (cannot change a bit)")
 
 
-def add_format_argument(parser: argparse.ArgumentParser) -> None:
+def add_format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight-format",
         choices=FORMATS,
         default="float32",
         help="how projections are kept in memory; default: float32",
+    )
+    parser.add_argument(
+        "--embed-format",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="how embedding and head are kept in memory; default: float32",
     )
 
 
@@ -67,13 +73,21 @@ class ProgressBar:
         sys.stderr.flush()
 
 
-def load_model(
-    directory: str | Path, max_positions: int | None = None, weight_format: str = "float32"
-) -> CausalLM:
+def load_model(directory: str | Path, **options: Any) -> CausalLM:
     with ProgressBar("loading") as progress:
-        return CausalLM.load(
-            directory, weight_format=weight_format, max_positions=max_positions, progress=progress
-        )
+        return CausalLM.load(directory, progress=progress, **options)
+
+
+def formats(arguments: argparse.Namespace) -> dict[str, str]:
+    """The keywords of CausalLM.load that add_format_arguments asks for."""
+    return {"weight_format": arguments.weight_format, "embed_format": arguments.embed_format}
+
+
+def stored_as(model: CausalLM) -> str:
+    """What a digest depends on besides the checkpoint: " with int8 weights"; nothing for float32."""
+    formats = {"weights": model.weight_format, "embedding": model.embed_format}
+    parts = [f"{fmt} {what}" for what, fmt in formats.items() if fmt != "float32"]
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 def stop_ids(directory: str | Path, tokenizer_eos: int | None) -> set[int]:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="system message of a --chat")
     parser.add_argument("-n", "--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--max-positions", type=int, metavar="N", help="default: what the config says")
-    common.add_format_argument(parser)
+    common.add_format_arguments(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="generate all N tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--digest", action="store_true", help="print a digest of all ids and the last logits")
@@ -46,17 +46,18 @@ def run(arguments: argparse.Namespace) -> int:
     tokenizer, prompt = _prompt(arguments)
     eos = None if tokenizer is None else tokenizer.eos_token_id
     stops = set() if arguments.ignore_eos else common.stop_ids(arguments.directory, eos)
-    model = common.load_model(arguments.directory, arguments.max_positions, arguments.weight_format)
+    model = common.load_model(
+        arguments.directory, max_positions=arguments.max_positions, **common.formats(arguments)
+    )
     on_text = (lambda text: None) if arguments.json else _print_now
     result = answer(model, tokenizer, prompt, arguments.max_new_tokens, stop_ids=stops, on_text=on_text)
     if arguments.json:
-        report = _report(result, tokenizer, arguments.digest) | {"weight_format": model.weight_format}
+        report = _report(result, tokenizer, arguments.digest) | common.formats(arguments)
         print(json.dumps(report, ensure_ascii=False))
         return 0
     print("" if tokenizer is not None else " ".join(map(str, result.ids)))
     if arguments.digest:
-        stored = "" if model.weight_format == "float32" else f" with {model.weight_format} weights"
-        print(f"digest {result.digest}{stored}")
+        print(f"digest {result.digest}{common.stored_as(model)}")
     return 0
 
 

@@ -30,17 +30,19 @@ _SIZES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
-    common.add_format_argument(parser)
+    common.add_format_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    facts = describe(arguments.directory, arguments.weight_format)
+    facts = describe(arguments.directory, **common.formats(arguments))
     print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
     return 0 if not facts["problems"] else 1
 
 
-def describe(directory: str | Path, weight_format: str = "float32") -> dict[str, Any]:
+def describe(
+    directory: str | Path, weight_format: str = "float32", embed_format: str = "float32"
+) -> dict[str, Any]:
     """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
     config = HFConfig.from_json(directory)
     facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
@@ -59,7 +61,8 @@ def describe(directory: str | Path, weight_format: str = "float32") -> dict[str,
     if plan is not None:
         facts |= {
             "weight_format": weight_format,
-            "memory_bytes": _memory_bytes(plan, checkpoint, weight_format),
+            "embed_format": embed_format,
+            "memory_bytes": _memory_bytes(plan, checkpoint, weight_format, embed_format),
         }
     unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
     for name in unread[:5]:
@@ -102,23 +105,30 @@ def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**totals, "dtypes": dtypes}
 
 
-def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str) -> int:
-    """Of the weights: projections in their format, all else float32."""
+def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, embed_format: str) -> int:
+    """Of the weights: projections, embedding and head in their formats, all else float32."""
 
     def bare(name: str) -> str:
         return name.removeprefix("model.").removeprefix("backbone.")
 
     sources = [source for i in range(plan.n_layers) for source in plan.layer_weights(i)]
     projections = {bare(name) for key, name, _ in sources if key.endswith("_proj.weight")}
+    tables = {bare(name) for name in (plan.embed_name, plan.head_name) if name is not None}
     total = 0
     for info in map(checkpoint.info, checkpoint.names()):
-        if bare(info.name) not in projections or weight_format == "float32":
-            total += 4 * info.size
-        elif weight_format == "bfloat16":
-            total += 2 * info.size
-        else:
-            total += info.size + 4 * sum(info.shape[:1])
+        name, fmt = bare(info.name), "float32"
+        if name in projections:
+            fmt = weight_format
+        elif name in tables:
+            fmt = embed_format
+        scales = 4 * sum(info.shape[:1]) if fmt == "int8" else 0
+        total += {"float32": 4, "bfloat16": 2, "int8": 1}[fmt] * info.size + scales
     return total
+
+
+def _formats(facts: dict[str, Any]) -> str:
+    table = "" if facts["embed_format"] == "float32" else f", embedding {facts['embed_format']}"
+    return f"{facts['weight_format']}{table}"
 
 
 def _as_text(facts: dict[str, Any]) -> str:
@@ -129,7 +139,7 @@ def _as_text(facts: dict[str, Any]) -> str:
         lines.append(f"on disk     {facts['bytes'] / 2**20:,.1f} MiB")
     if "sizes" in facts:
         if "memory_bytes" in facts:
-            lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {facts['weight_format']}")
+            lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {_formats(facts)}")
         lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
         lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items()]
         for group in facts["layer_groups"]:

@@ -182,6 +182,21 @@ static inline bool attend_block(const QueryRows& rows, int64_t row, const float*
   return !any(~(odd == zero()));
 }
 
+// A node between calls: a row's m, den and num, attention_node_floats apart.
+static inline void save_node(Node node, int rows, int64_t v_stride, float* to) {
+  for (int r = 0; r < rows; ++r, to += 16 + v_stride) {
+    to[0] = node.m[r], to[1] = node.den[r];
+    for (int64_t c = 0; c < v_stride; c += 16) store(to + 16 + c, load(node.num + r * v_stride + c));
+  }
+}
+static inline void load_node(const float* from, int rows, int64_t v_stride, Node node) {
+  for (int r = 0; r < 16; ++r) node.m[r] = kNegInf, node.den[r] = 0.0f;
+  for (int r = 0; r < rows; ++r, from += 16 + v_stride) {
+    node.m[r] = from[0], node.den[r] = from[1];
+    for (int64_t c = 0; c < v_stride; c += 16) store(node.num + r * v_stride + c, load(from + 16 + c));
+  }
+}
+
 // left = left joined with right (contract 4's node).
 static inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride) {
   const f32x16 ml = load(left.m), mr = load(right.m);
@@ -222,12 +237,57 @@ int64_t attention_scratch(int64_t head_dim) {
   return kTileRows * kScoreStride + kTiles * kTileRows * v_stride +
          kTiles * kMaxTreeLevels * node_floats(v_stride);
 }
-static inline Node node_at(float* stack, int tile, int depth, int64_t v_stride) {
-  float* base = stack + (tile * kMaxTreeLevels + depth) * node_floats(v_stride);
-  return {base, base + 16, base + 32};
+
+// Contract 2's tree over blocks that come in ascending order, for some tiles at once.
+class NodeStack {
+ public:
+  NodeStack(float* memory, int tiles, int rows, int64_t v_stride)
+      : memory_(memory), tiles_(tiles), rows_(rows), v_stride_(v_stride) {}
+
+  /// Where a tile's node of the next block goes, or, once joined, its only node.
+  Node next(int tile) const { return at(tile, depth_); }
+  Node joined(int tile) const { return at(tile, 0); }
+
+  /// The nodes of block b are in place.
+  void push(int64_t b) {
+    index_[depth_++] = b;
+    for (int level = 0; (b >> level) & 1; ++level)
+      if (depth_ > 1 && (index_[depth_ - 2] >> level) == (b >> level) - 1) merge();
+  }
+  void join() {
+    while (depth_ > 1) merge();
+  }
+
+ private:
+  Node at(int tile, int depth) const {
+    float* base = memory_ + (tile * kMaxTreeLevels + depth) * node_floats(v_stride_);
+    return {base, base + 16, base + 32};
+  }
+  void merge() {
+    --depth_;
+    for (int t = 0; t < tiles_; ++t) merge_nodes(at(t, depth_ - 1), at(t, depth_), rows_, v_stride_);
+  }
+
+  float* memory_;
+  int tiles_, rows_;
+  int64_t v_stride_;
+  int64_t index_[kMaxTreeLevels];  // absolute block index of the first block of each node
+  int depth_ = 0;
+};
+
+static inline void write_outputs(const QueryRows& rows, int64_t row, int count, Node node, int64_t v_stride) {
+  const int64_t hd = rows.args.head_dim;
+  for (int r = 0; r < count; ++r) {
+    float* y = rows.out(row + r);
+    const f32x16 den = broadcast(node.den[r]);
+    for (int64_t c = 0; c < hd; c += 16) {
+      const f32x16 o = (load(node.num + r * v_stride + c) + zero()) / den;
+      store_n(y + c, o, static_cast<int>(hd - c < 16 ? hd - c : 16));
+    }
+  }
 }
 
-// Up to kTiles tiles of ROWS rows each, from `row`.
+// Up to kTiles tiles of ROWS rows each, from `row`: all of it, or the nodes of args.block alone.
 template <int ROWS>
 static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles) {
   const AttentionArgs& args = rows.args;
@@ -235,48 +295,32 @@ static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles
   const int64_t v_stride = (hd + 15) / 16 * 16;
   float* s = args.scratch;
   float* q = s + kTileRows * kScoreStride;
-  float* stack = q + kTiles * kTileRows * v_stride;
+  NodeStack stack(q + kTiles * kTileRows * v_stride, tiles, ROWS, v_stride);
   for (int64_t r = 0; r < tiles * ROWS; ++r)
     for (int64_t d = 0; d < hd; ++d) q[r * hd + d] = rows.query(row + r)[d];
 
   int64_t bad = INT64_MAX;
-  int64_t index[kMaxTreeLevels];  // absolute block index of the first block of each node on the stack
-  int depth = 0;
   const int64_t last_row = row + tiles * ROWS - 1;
-  for (int64_t b = rows.first_visible(row) / kBlock; b <= rows.position(last_row) / kBlock; ++b) {
+  const bool whole = args.nodes == nullptr;
+  const int64_t begin = whole ? rows.first_visible(row) / kBlock : args.block;
+  const int64_t end = whole ? rows.position(last_row) / kBlock : args.block;
+  for (int64_t b = begin; b <= end; ++b) {
     for (int t = 0; t < tiles; ++t) {
       const int64_t first = row + t * ROWS;
-      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s,
-                             node_at(stack, t, depth, v_stride)))
-        continue;
+      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s, stack.next(t))) continue;
       const int64_t position = find_nonfinite_score(rows, first, ROWS);
       if (position < bad) bad = position;
     }
-    index[depth] = b;
-    for (int level = 0; (b >> level) & 1; ++level) {
-      if (depth == 0 || (index[depth - 1] >> level) != (b >> level) - 1) continue;
-      --depth;
-      for (int t = 0; t < tiles; ++t)
-        merge_nodes(node_at(stack, t, depth, v_stride), node_at(stack, t, depth + 1, v_stride), ROWS,
-                    v_stride);
-    }
-    ++depth;
+    stack.push(b);
   }
-  for (; depth > 1; --depth)
-    for (int t = 0; t < tiles; ++t)
-      merge_nodes(node_at(stack, t, depth - 2, v_stride), node_at(stack, t, depth - 1, v_stride), ROWS,
-                  v_stride);
+  stack.join();
 
   for (int t = 0; t < tiles; ++t) {
-    const Node node = node_at(stack, t, 0, v_stride);
-    for (int r = 0; r < ROWS; ++r) {
-      float* y = rows.out(row + t * ROWS + r);
-      const f32x16 den = broadcast(node.den[r]);
-      for (int64_t c = 0; c < hd; c += 16) {
-        const f32x16 o = (load(node.num + r * v_stride + c) + zero()) / den;
-        store_n(y + c, o, static_cast<int>(hd - c < 16 ? hd - c : 16));
-      }
-    }
+    const int64_t first = row + t * ROWS;
+    if (whole)
+      write_outputs(rows, first, ROWS, stack.joined(t), v_stride);
+    else
+      save_node(stack.joined(t), ROWS, v_stride, args.nodes + first * attention_node_floats(hd));
   }
   return bad;
 }
@@ -305,6 +349,22 @@ int64_t attention(const AttentionArgs& args) {
   }
   const int64_t found = attend_rest<kTileRows - 1>(rows, row, count - row);
   return found < bad ? found : bad;
+}
+
+void attention_join(const AttentionArgs& args, int64_t blocks) {
+  const QueryRows rows{args};
+  const int64_t v_stride = (args.head_dim + 15) / 16 * 16, floats = attention_node_floats(args.head_dim);
+  const int64_t count = args.n_pos * args.group;
+  for (int64_t row = 0; row < count; row += kTileRows) {
+    const int n = static_cast<int>(count - row < kTileRows ? count - row : kTileRows);
+    NodeStack stack(args.scratch, 1, n, v_stride);
+    for (int64_t i = 0; i < blocks; ++i) {
+      load_node(args.nodes + (i * count + row) * floats, n, v_stride, stack.next(0));
+      stack.push(args.block + i);
+    }
+    stack.join();
+    write_outputs(rows, row, n, stack.joined(0), v_stride);
+  }
 }
 
 }  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE

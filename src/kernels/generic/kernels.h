@@ -11,6 +11,7 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 void activate(Activation kind, const float* gate, const float* up, int64_t n, float* y);
 int64_t attention(const AttentionArgs& args);
 int64_t attention_scratch(int64_t head_dim);
+void attention_join(const AttentionArgs& args, int64_t blocks);
 void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
             const float* bias, float* c, int64_t ldc);
 void matmul_bf16(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k, int64_t cols,

@@ -13,6 +13,7 @@ const KernelTable table = {
     .matmul_int8 = matmul_int8,
     .attention = attention,
     .attention_scratch = attention_scratch,
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,

@@ -6,5 +6,6 @@
 namespace isobit::kernels::reference {
 
 int64_t attention(const AttentionArgs& args);
+void attention_join(const AttentionArgs& args, int64_t blocks);
 
 }  // namespace isobit::kernels::reference

@@ -130,6 +130,7 @@ constexpr KernelTable kTable = {
     .matmul_int8 = matmul_int8,
     .attention = attention,
     .attention_scratch = [](int64_t) -> int64_t { return 0; },
+    .attention_join = attention_join,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope = rope,
