@@ -722,7 +722,10 @@ class CausalLM:
         """
 
     def _block(self, i: int) -> Any:
-        """Layer i, sharing its weights."""
+        """
+        Layer i, sharing its weights; None for one
+        that no block class describes.
+        """
 
     def parameters(self) -> dict[str, Array]:
         """Copies of all weights by checkpoint name."""

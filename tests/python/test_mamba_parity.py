@@ -76,7 +76,8 @@ def test_stored_weights(tmp_path, case):
         assert full.tobytes() == steps.tobytes() == np.asarray(wide.forward(ids)).tobytes()
         size = 0
         for name, value in stored.parameters().items():
-            bytes_each = {"bfloat16": 2, "int8": 1}[fmt] if name.endswith("_proj.weight") else 4
+            projection = name.endswith(("_proj.weight", "linear.weight")) or "_adapter_" in name
+            bytes_each = {"bfloat16": 2, "int8": 1}[fmt] if projection else 4
             size += bytes_each * value.size + (4 * value.shape[0] if bytes_each == 1 else 0)
         assert describe(tmp_path, fmt)["memory_bytes"] == size
 
