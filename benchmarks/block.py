@@ -4,8 +4,8 @@
     PYTHONPATH=... python benchmarks/block.py --out FOLDER [--threads 1 2] [--rounds 5]
 
 Runs in an environment that has torch and isobit. The block: d 1024, 16 heads, 4 key/value heads, ff 2816.
-torch gets its best form: fused projections, a cache in place, and the heads of a group as rows of one product,
-so that keys are not repeated. Rounds are interleaved; what does not agree is not timed.
+torch gets its best form: fused projections, a cache in place, and a group's heads as rows of one product, so
+that keys are not repeated. Rounds are interleaved; what does not agree is not timed.
 """
 
 import argparse
