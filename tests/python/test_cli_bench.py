@@ -55,7 +55,9 @@ def test_profiling_is_off_unless_asked_for(capsys, directory):
 
 
 def test_lengths_can_be_chosen(capsys, directory):
-    assert main(["bench", str(directory), "--json", "--prompts", "3", "9", "256", "--depths", "5", "225"]) == 0
+    assert (
+        main(["bench", str(directory), "--json", "--prompts", "3", "9", "256", "--depths", "5", "225"]) == 0
+    )
     rows = [(r["work"], r["length"]) for r in json.loads(capsys.readouterr().out)["rows"]]
     assert rows == [("prefill", 3), ("prefill", 9), ("decode", 5)]
     assert main(["bench", str(directory), "--prompts", "0"]) == 2
