@@ -819,3 +819,6 @@ def profile() -> list[tuple[str, float, int, float]]:
     """
     [(stage, seconds, calls, floating-point operations)] since profiling was switched on, over all layers.
     """
+
+def profile_table(stages: list[tuple[str, float, int, float]]) -> str:
+    """What profile() returned as text, one line a stage, the longest first."""
