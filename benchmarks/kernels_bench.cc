@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels alone, one thread, on the shapes of real layers: GFLOP/s, percent of the FMA rate measured
-// here, and GB/s of weights. ISOBIT_ISA chooses the instruction set.
-#include <benchmark/benchmark.h>
+// The kernels alone, one thread, on the shapes of real layers: GFLOP/s and GB/s of weights, and their parts
+// of the multiply-add and memory rates measured here. ISOBIT_ISA chooses the instruction set.
+// openblas_bench.cc and onednn_bench.cc add the same products by those libraries where CMake finds them.
+#include "kernels_bench.h"
 
-#include <cstdint>
-#include <cstring>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "core/aligned_buffer.h"
 #include "core/fp_env.h"
+#include "isobit/runtime.h"
+#include "isobit/self_test.h"
 #include "kernels/table.h"
 
-namespace isobit {
-namespace {
-
-using kernels::KernelTable;
+namespace isobit::bench {
 
 void fill(float* x, int64_t n, uint32_t seed) {
   for (int64_t i = 0; i < n; ++i) {
@@ -24,36 +25,52 @@ void fill(float* x, int64_t n, uint32_t seed) {
   }
 }
 
-/// FMA rate of one thread in GFLOP/s: the matrix product on operands that stay in the first-level cache.
-double peak() {
-  static const double rate = [] {
-    constexpr int64_t kRows = 12, kCols = 32, kK = 128;
-    AlignedBuffer a(kRows * kK), w(kCols * kK), c(kRows * kCols);
-    fill(a.data(), a.size(), 1);
-    fill(w.data(), w.size(), 2);
-    const KernelTable& table = kernels::active_table();
-    double best = 0;
-    for (int round = 0; round < 20; ++round) {
-      timespec begin, end;
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-      for (int i = 0; i < 2000; ++i)
-        table.matmul(a.data(), kK, kRows, w.data(), kK, kCols, nullptr, c.data(), kCols);
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-      const double s = static_cast<double>(end.tv_sec - begin.tv_sec) +
-                       1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec);
-      best = std::max(best, 2.0 * kRows * kCols * kK * 2000 / s * 1e-9);
-    }
-    return best;
-  }();
-  return rate;
+void layer_shapes(benchmark::internal::Benchmark* b) {
+  const std::pair<int64_t, int64_t> layers[] = {
+      {960, 576},   {576, 576},   {3072, 576},   {576, 1536},     // SmolLM2-135M
+      {4096, 1024}, {1024, 2048}, {6144, 1024},  {1024, 3072},    // Qwen3-0.6B
+      {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};  // Llama-3-8B
+  b->ArgNames({"N", "K", "M"});
+  for (const auto& [n, k] : layers)
+    for (const int64_t m : {1, 4, 8, 16, 64, 512}) b->Args({n, k, m});
 }
 
-void report(benchmark::State& state, double flop, double bytes) {
-  const double n = static_cast<double>(state.iterations());
-  state.counters["GFLOP/s"] = benchmark::Counter(flop * n * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GB/s"] = benchmark::Counter(bytes * n * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["peak"] = benchmark::Counter(flop * n * 1e-9 / peak(), benchmark::Counter::kIsRate);
+namespace {
+
+struct Peak {
+  double gflop, gbyte;
+};
+
+const Peak& peak() {
+  static const Peak most = [] {
+    const std::string isa = active_isa();
+    set_num_threads(1);
+    return Peak{fma_peak(isa == "avx512" ? 64 : isa == "avx2" ? 32 : 16), measure().read_gb_per_s};
+  }();
+  return most;
 }
+
+}  // namespace
+
+void report(benchmark::State& state, double flop, double bytes) {
+  const auto rate = [&](double work) {
+    return benchmark::Counter(work * static_cast<double>(state.iterations()) * 1e-9,
+                              benchmark::Counter::kIsRate);
+  };
+  state.counters["GFLOP/s"] = rate(flop);
+  state.counters["GB/s"] = rate(bytes);
+  state.counters["of_fma_peak"] = rate(flop / peak().gflop);
+  state.counters["of_read_rate"] = rate(bytes / peak().gbyte);
+}
+
+void report_product(benchmark::State& state) {
+  const double nk = static_cast<double>(state.range(0) * state.range(1));
+  report(state, 2.0 * nk * static_cast<double>(state.range(2)), 4.0 * nk);
+}
+
+namespace {
+
+using kernels::KernelTable;
 
 void matmul(benchmark::State& state) {
   const FpEnv environment;
@@ -63,7 +80,7 @@ void matmul(benchmark::State& state) {
   fill(w.data(), w.size(), 2);
   const KernelTable& table = kernels::active_table();
   for (auto _ : state) table.matmul(a.data(), k, m, w.data(), k, n, nullptr, c.data(), n);
-  report(state, 2.0 * static_cast<double>(m * n * k), 4.0 * static_cast<double>(n * k));
+  report_product(state);
 }
 
 void attention(benchmark::State& state) {
@@ -100,16 +117,7 @@ void attention(benchmark::State& state) {
   report(state, flop, n_pos == 1 ? 8.0 * static_cast<double>(length * hd) : 0.0);
 }
 
-void shapes(benchmark::internal::Benchmark* b) {
-  const std::pair<int64_t, int64_t> layers[] = {
-      {960, 576},   {576, 576},   {3072, 576},   {576, 1536},     // SmolLM2-135M
-      {4096, 1024}, {1024, 2048}, {6144, 1024},  {1024, 3072},    // Qwen3-0.6B
-      {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};  // Llama-3-8B
-  for (const auto& [n, k] : layers)
-    for (const int64_t m : {1, 4, 8, 16, 64, 512}) b->Args({n, k, m});
-}
-
-BENCHMARK(matmul)->ArgNames({"N", "K", "M"})->Apply(shapes);
+BENCHMARK(matmul)->Name("isobit")->Apply(layer_shapes);
 BENCHMARK(attention)
     ->ArgNames({"L", "head_dim", "group", "n_pos"})
     ->Args({512, 64, 3, 16})
@@ -118,7 +126,35 @@ BENCHMARK(attention)
     ->Args({2048, 64, 3, 1})
     ->Args({2048, 128, 2, 1});
 
-}  // namespace
-}  // namespace isobit
+/// Libraries read these when they are loaded, so the program starts once more where they are not as wanted:
+/// one thread, and the kernels that the CPU allows, or AVX2 for everybody.
+void restart_with_wanted_environment(char** argv) {
+  const char* isa = std::getenv("ISOBIT_ISA");
+  const bool avx2 = isa != nullptr && std::string(isa) == "avx2";
+  const std::pair<const char*, const char*> wanted[] = {{"OMP_NUM_THREADS", "1"},
+                                                        {"OPENBLAS_NUM_THREADS", "1"},
+                                                        {"OPENBLAS_L2_SIZE", nullptr},
+                                                        {"OPENBLAS_CORETYPE", avx2 ? "Zen" : nullptr},
+                                                        {"ONEDNN_MAX_CPU_ISA", avx2 ? "AVX2" : nullptr}};
+  bool changed = false;
+  for (const auto& [name, value] : wanted) {
+    const char* now = std::getenv(name);
+    if (now == nullptr ? value == nullptr : value != nullptr && std::string(now) == value) continue;
+    changed = true;
+    if (value != nullptr)
+      setenv(name, value, 1);
+    else
+      unsetenv(name);
+  }
+  if (changed) execv("/proc/self/exe", argv);
+}
 
-BENCHMARK_MAIN();
+}  // namespace
+}  // namespace isobit::bench
+
+int main(int argc, char** argv) {
+  isobit::bench::restart_with_wanted_environment(argv);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model's time goes, by operation.
+// Where a model's time goes, by operation. With ISOBIT_PROFILE=1 in the environment everything is collected
+// from the start, and what is left of it when the process ends is printed to stderr.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +20,8 @@ struct StageTime {
 /// Starts (from zero) or stops the collection.
 void set_profiling(bool on);
 std::vector<StageTime> profile();
+
+/// One line a stage, the longest first: its part of the time, calls, and GFLOP/s where it counts them.
+std::string profile_table(std::vector<StageTime> stages);
 
 }  // namespace isobit

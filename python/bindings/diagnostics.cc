@@ -2,6 +2,10 @@
 // The diagnostics as plain Python values.
 #include "diagnostics.h"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
 #include "isobit/profile.h"
 #include "isobit/self_test.h"
 
@@ -41,6 +45,14 @@ nb::list profile() {
   return result;
 }
 
+using Stage = std::tuple<std::string, double, int64_t, double>;
+
+std::string profile_table(const std::vector<Stage>& stages) {
+  std::vector<StageTime> times;
+  for (const auto& [stage, seconds, calls, flop] : stages) times.push_back({stage, seconds, calls, flop});
+  return isobit::profile_table(std::move(times));
+}
+
 }  // namespace
 
 void bind_diagnostics(nb::module_& m) {
@@ -54,6 +66,9 @@ void bind_diagnostics(nb::module_& m) {
   m.def("profile", profile, nb::sig("def profile() -> list[tuple[str, float, int, float]]"),
         "[(stage, seconds, calls, floating-point operations)] since profiling was switched on, over all "
         "layers.");
+  m.def("profile_table", profile_table, nb::arg("stages"),
+        nb::sig("def profile_table(stages: list[tuple[str, float, int, float]]) -> str"),
+        "What profile() returned as text, one line a stage, the longest first.");
 }
 
 }  // namespace isobit::python

@@ -12,6 +12,12 @@
 
 namespace isobit {
 
+/// In which format a matrix is kept, and for which arithmetic.
+struct MatrixForm {
+  WeightFormat format = WeightFormat::kFloat32;
+  NumericProfile profile = NumericProfile::kFp32V1;
+};
+
 /// W [n, k] in panels (kernels/table.h) of its format, or of an integer profile: codes of what the format
 /// widens to.
 struct PackedMatrix {

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/thread_pool.h"
 #include "core/aligned_buffer.h"
+#include "core/profile.h"
 #include "kernels/table.h"
 
 namespace isobit::ops {
@@ -58,6 +59,7 @@ ConvWeights make_conv(const std::vector<float>& weight, const std::vector<float>
 
 void causal_conv(const ConvWeights& w, const float* x, int64_t ldx, const std::vector<RowRun>& runs,
                  State& state, float* y, int64_t ldy) {
+  const StageTimer timer("convolution");
   constexpr int64_t kChannels = 256;
   const kernels::KernelTable& table = kernels::active_table();
   by_row(runs, (w.channels + kChannels - 1) / kChannels, [&](const RowRun& run, int64_t block) {
@@ -83,6 +85,7 @@ void causal_conv(const ConvWeights& w, const float* x, int64_t ldx, const std::v
 
 void selective_scan(const SelectiveWeights& w, const float* dt, const float* u, const float* parameters,
                     int64_t ldp, int64_t b, const std::vector<RowRun>& runs, State& state, float* y) {
+  const StageTimer timer("recurrence");
   constexpr int64_t kChannels = 64;
   const kernels::KernelTable& table = kernels::active_table();
   by_row(runs, (w.channels + kChannels - 1) / kChannels, [&](const RowRun& run, int64_t block) {
@@ -113,6 +116,7 @@ void selective_scan(const SelectiveWeights& w, const float* dt, const float* u, 
 }
 
 void head_steps(const HeadWeights& w, const float* raw, int64_t ldr, int64_t tokens, float* steps) {
+  const StageTimer timer("step sizes");
   const kernels::KernelTable& table = kernels::active_table();
   over_tokens(tokens, w.heads, [&](int64_t first, int64_t count) {
     for (int64_t t = first; t < first + count; ++t) {
@@ -125,6 +129,7 @@ void head_steps(const HeadWeights& w, const float* raw, int64_t ldr, int64_t tok
 
 void head_scan(const HeadWeights& w, const float* x, int64_t ldx, const float* steps,
                const std::vector<RowRun>& runs, State& state, float* y) {
+  const StageTimer timer("recurrence");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t channels = w.heads * w.head_dim, head_floats = w.states * ((w.head_dim + 15) / 16 * 16);
   by_row(runs, w.heads, [&](const RowRun& run, int64_t head) {
@@ -155,6 +160,7 @@ void head_scan(const HeadWeights& w, const float* x, int64_t ldx, const float* s
 }
 
 void trapezoid_steps(const TrapezoidWeights& w, const float* raw, int64_t ldr, int64_t tokens, float* steps) {
+  const StageTimer timer("step sizes");
   const kernels::KernelTable& table = kernels::active_table();
   over_tokens(tokens, w.heads, [&](int64_t first, int64_t count) {
     for (int64_t t = first; t < first + count; ++t) {
@@ -177,6 +183,7 @@ void trapezoid_steps(const TrapezoidWeights& w, const float* raw, int64_t ldr, i
 
 void trapezoid_scan(const TrapezoidWeights& w, const float* x, int64_t ldx, const float* keys,
                     const float* steps, const std::vector<RowRun>& runs, State& state, float* y) {
+  const StageTimer timer("recurrence");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t channels = w.heads * w.head_dim, head_floats = w.states * ((w.head_dim + 15) / 16 * 16);
   const int64_t head_keys = w.rank * w.states, all_keys = w.rank * w.groups * w.states;
@@ -252,6 +259,7 @@ void require_finite(const TokenBatch& pass, float* x, int64_t ld, int64_t width,
 
 void gate(const GatedNorm& w, const float* z, int64_t ldz, int64_t channels, const TokenBatch& pass, float* y,
           Faults& faults, int64_t layer) {
+  const StageTimer timer("gate");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t part = channels / w.groups;
   std::vector<uint8_t> bad(static_cast<size_t>(pass.tokens), 0);

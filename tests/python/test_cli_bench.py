@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`isobit bench`: what it counts, and that profiling counts every operation and stops again."""
+"""`isobit bench`: what it counts, and that profiling counts every operation and stops again;
+ISOBIT_PROFILE."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -47,3 +52,53 @@ def test_profiling_is_off_unless_asked_for(capsys, directory):
     assert "tokens/s" in capsys.readouterr().out
     isobit.models.CausalLM.load(directory).generate([[1, 2]], 2)
     assert _core.profile() == []
+
+
+def test_lengths_can_be_chosen(capsys, directory):
+    assert (
+        main(["bench", str(directory), "--json", "--prompts", "3", "9", "256", "--depths", "5", "225"]) == 0
+    )
+    rows = [(r["work"], r["length"]) for r in json.loads(capsys.readouterr().out)["rows"]]
+    assert rows == [("prefill", 3), ("prefill", 9), ("decode", 5)]
+    assert main(["bench", str(directory), "--prompts", "0"]) == 2
+    assert "[bench] length: expected at least 1, got 0" in capsys.readouterr().err
+
+
+def generated(directory, **environment):
+    program = (
+        "import sys; from isobit.models import CausalLM; "
+        "print(CausalLM.load(sys.argv[1]).generate([[1, 2, 3]], 4).tolist())"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, str(directory)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_profile_of_the_environment_is_printed_at_the_end(directory):
+    plain, profiled = generated(directory), generated(directory, ISOBIT_PROFILE="1")
+    assert plain.stderr == "" and generated(directory, ISOBIT_PROFILE="0").stderr == ""
+    assert profiled.stdout == plain.stdout
+    head, *lines = profiled.stderr.splitlines()
+    assert re.fullmatch(r"isobit: where \d+\.\d{3} s of computing went", head)
+    found = [re.fullmatch(r"    (.{24}) *([\d.]+)% *(\d+) calls(?: +[\d.]+ GFLOP/s)?", x) for x in lines]
+    calls = {match[1].strip(): int(match[3]) for match in found}
+    parts = [float(match[2]) for match in found]
+    assert parts == sorted(parts, reverse=True) and sum(parts) == pytest.approx(100, abs=1)
+    n_layers = isobit.models.CausalLM.load(directory).plan.n_layers
+    assert calls["attention"] == 4 * n_layers  # the prompt and three steps
+    assert calls["argmax"] == 4
+
+
+def test_profile_of_the_environment_is_refused_and_shared_with_bench(directory):
+    refused = generated(directory, ISOBIT_PROFILE="yes")
+    assert refused.stderr == "isobit: [ISOBIT_PROFILE] expected 0 or 1, got 'yes': not profiling\n"
+    command = [sys.executable, "-m", "isobit", "bench", str(directory), "--threads", "1"]
+    options = {"env": os.environ | {"ISOBIT_PROFILE": "1"}, "capture_output": True, "text": True}
+    total = subprocess.run(command, check=True, **options)
+    assert "attention" in total.stderr and "attention" not in total.stdout
+    by_row = subprocess.run([*command, "--profile"], check=True, **options)
+    assert by_row.stderr == "" and by_row.stdout.count("attention") == 3

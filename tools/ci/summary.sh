@@ -4,5 +4,5 @@ set -euo pipefail
 
 total() { grep -E '^(=+ )?[0-9]+ (passed|failed)' "$1" | grep -oE "[0-9]+ $2" | awk '{n += $1} END {print n + 0}'; }
 echo
-grep -E '^-- ' "$1"
+grep -E '^-- .*: [0-9]+ s$' "$1"
 echo "$(total "$1" passed) passed, $(total "$1" failed) failed, $(total "$1" skipped) skipped"

@@ -8,6 +8,7 @@ import itertools
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import isobit
@@ -28,6 +29,12 @@ _EIGHTHS = {"fixed15_v1": 16, "int8x32_v1": 9}  # of a byte, for a weight of pro
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
+    parser.add_argument(
+        "--prompts", type=int, nargs="*", default=_PROMPTS, metavar="N", help="lengths of the prompts to read"
+    )
+    parser.add_argument(
+        "--depths", type=int, nargs="*", default=_DEPTHS, metavar="N", help="tokens before those to decode"
+    )
     parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_format_arguments(parser)
@@ -40,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = common.load_model(
         arguments.directory, numeric_profile=arguments.numeric_profile, **common.formats(arguments)
     )
+    work = _work(model, arguments.prompts, arguments.depths)
     facts: dict[str, Any] = {
         "isa": isobit.active_isa(),
         "threads": isobit.num_threads(),
@@ -47,24 +55,30 @@ def run(arguments: argparse.Namespace) -> int:
         "embed_format": model.embed_format,
         "numeric_profile": model.numeric_profile,
         **isobit.measure(),
-        "rows": [row(model, kind, length, arguments.profile) for kind, length in _work(model)],
+        "rows": [row(model, kind, length, arguments.profile) for kind, length in work],
     }
     print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
     return 0
 
 
-def _work(model: CausalLM) -> list[tuple[str, int]]:
+def _work(model: CausalLM, prompts: Sequence[int], depths: Sequence[int]) -> list[tuple[str, int]]:
+    """The rows for which the model has positions enough."""
+    for n in (*prompts, *depths):
+        if n < 1:
+            raise ValueError(f"[bench] length: expected at least 1, got {n}")
     room = model.max_positions
-    prompts = [("prefill", n) for n in _PROMPTS if n <= room]
-    return prompts + [("decode", n) for n in _DEPTHS if n + _TOKENS <= room]
+    rows = [("prefill", n) for n in prompts if n < room]
+    return rows + [("decode", n) for n in depths if n + _TOKENS <= room]
 
 
 def row(model: CausalLM, kind: str, length: int, profile: bool) -> dict[str, Any]:
     """One line: tokens per second, floating-point operations and bytes of memory read per second."""
-    _core.set_profiling(profile)
+    if profile:
+        _core.set_profiling(True)
     seconds = _prefill(model, length) if kind == "prefill" else _decode(model, length)
     stages = _core.profile() if profile else []
-    _core.set_profiling(False)
+    if profile:
+        _core.set_profiling(False)
     tokens = length if kind == "prefill" else 1
     flop, read = counts(model, kind, length)
     return {
@@ -137,14 +151,6 @@ def _as_text(facts: dict[str, Any]) -> str:
             f"{work:<20}{r['tokens_per_second']:>10.1f}{flop:>10.1f}{flop / peak:>9.0%}{read:>8.1f}"
             f"{read / bandwidth:>9.0%}"
         )
-        lines += _profile_lines(r["profile"])
+        stages = [(s["stage"], s["seconds"], s["calls"], s["flop"]) for s in r["profile"]]
+        lines += _core.profile_table(stages).splitlines()
     return "\n".join(lines)
-
-
-def _profile_lines(stages: list[dict[str, Any]]) -> list[str]:
-    total = sum(s["seconds"] for s in stages)
-    lines = []
-    for s in sorted(stages, key=lambda s: -float(s["seconds"])):
-        rate = f"{s['flop'] / s['seconds'] / 1e9:8.1f} GFLOP/s" if s["flop"] else ""
-        lines.append(f"    {s['stage']:<24}{s['seconds'] / total:>6.1%}{s['calls']:>8} calls{rate}")
-    return lines
