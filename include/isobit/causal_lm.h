@@ -31,8 +31,7 @@ struct LoadOptions {
 
 class CausalLM;
 
-/// One state per layer, all at the same number of cached tokens; bound to the model that allocated
-/// it.
+/// One state per layer, all at the same number of tokens in each row; bound to the model that allocated it.
 class CausalLMState {
  public:
   CausalLMState(CausalLMState&&) noexcept;
@@ -40,11 +39,14 @@ class CausalLMState {
   ~CausalLMState();
   int64_t batch_size() const;
   int64_t max_tokens() const;
-  int64_t position() const;  ///< tokens consumed so far
+  int64_t position() const;  ///< tokens consumed so far, of the row that is furthest
+  int64_t position(int64_t row) const;
   int64_t n_layers() const;
-  /// The state of a transformer layer, or of a Mamba layer; ValueError for one of another kind.
+  /// The parts of a layer's state: keys and values, a recurrent state, or both; ValueError for one that the
+  /// layer does not have.
   TransformerState& layer(int64_t i);
   MambaState& mamba_layer(int64_t i);
+  bool has_attention(int64_t i) const;
   bool is_mamba(int64_t i) const;
 
  private:
@@ -77,7 +79,8 @@ class CausalLM {
   bool tied() const;  ///< whether head and embedding are one tensor
 
   /// ids: [batch, length], each in [0, vocab_size). logits: [batch, length, vocab_size], or with last_only
-  /// [batch, vocab_size] for the last position of each row. lengths: ragged rows, only without a state.
+  /// [batch, vocab_size] for the last position of each row. lengths: ragged rows; each row's state ends at
+  /// its own length.
   void forward(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits,
                CausalLMState* state = nullptr, bool last_only = false,
                std::span<const int64_t> lengths = {}) const;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "isobit/layer_parts.h"
 #include "isobit/mamba_options.h"
 #include "isobit/mamba_state.h"
 #include "isobit/transformer_options.h"
@@ -63,7 +64,15 @@ struct ModelPlan {
   /// Empty where all layers are transformer layers. Else of each layer its options if it is a Mamba layer;
   /// where it has none it is a transformer layer of `layers`.
   std::vector<std::optional<MambaOptions>> mamba_layers;
-  MambaShape mamba_shape;  ///< sizes that each Mamba layer must turn out to have
+  MambaShape mamba_shape;         ///< sizes that each Mamba layer must turn out to have
+  std::vector<LayerParts> parts;  ///< of each layer; empty: all have the usual ones
+  Multipliers multipliers;
+  double embedding_multiplier = 1;
+  double logits_multiplier = 1;
+  double logits_divisor = 1;
+  LayerParts parts_of(int64_t layer) const {
+    return parts.empty() ? LayerParts{} : parts[static_cast<size_t>(layer)];
+  }
   bool is_mamba(int64_t layer) const {
     return !mamba_layers.empty() && mamba_layers[static_cast<size_t>(layer)].has_value();
   }

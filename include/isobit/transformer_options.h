@@ -12,7 +12,7 @@
 namespace isobit {
 
 enum class NormKind { kRmsNorm, kLayerNorm, kRmsNormOffset };
-enum class MlpKind { kSwiGlu, kGelu, kGeluTanh, kGeGlu, kGeGluTanh };
+enum class MlpKind { kSwiGlu, kGelu, kGeluTanh, kGeGlu, kGeGluTanh, kRelu2 };
 enum class RopeType { kLinear, kLlama3, kYarn, kLongRope, kDynamic };
 
 /// Rotary scaling. Which fields a type reads: linear: factor; llama3: factor, low_freq_factor,
@@ -44,7 +44,7 @@ struct TransformerOptions {
   int64_t window = 0;                 ///< 0: all earlier keys are visible
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
-  std::optional<int64_t> rope_dim;  ///< default: head_dim
+  std::optional<int64_t> rope_dim;  ///< default: head_dim; a model's plan can say 0: no rotation
   int64_t max_positions = 8192;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -55,6 +55,7 @@ struct TransformerOptions {
   bool mlp_bias = false;
   bool qk_norm = false;
   std::optional<double> attn_softcap;
+  std::optional<double> attn_scale;                     ///< of the scores; default: 1 / sqrt(head_dim)
   WeightFormat weight_format = WeightFormat::kFloat32;  ///< in which the projection matrices are kept
 };
 

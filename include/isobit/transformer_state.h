@@ -34,13 +34,18 @@ class TransformerState {
   int64_t head_dim() const;
   int64_t max_tokens() const;
   int64_t window() const;
-  int64_t capacity() const;  ///< window if > 0, else max_tokens
-  int64_t cached_tokens() const;
-  /// Fewer than now forgets the newest. ValueError for more, and where a window's older keys are gone already
-  /// (0 is always possible).
+  int64_t capacity() const;       ///< window if > 0, else max_tokens
+  int64_t cached_tokens() const;  ///< of the row that is furthest
+  /// Of one row: rows differ after a ragged call of a model. A shorter row's part of the documented buffers
+  /// is filled up with zeros.
+  int64_t tokens(int64_t row) const;
+  /// Fewer than now forgets each row's newest. ValueError for more, and where a window's older keys are gone
+  /// already (0 is always possible).
   void set_cached_tokens(int64_t n);
   /// Back to zero tokens.
   void reset();
+  /// Another state with the same contents.
+  TransformerState copy();
 
   std::shared_ptr<std::vector<float>> k_cache();
   std::shared_ptr<std::vector<float>> v_cache();

@@ -188,15 +188,18 @@ void bind_model(nb::module_& m) {
     const std::string sig = "def " + std::string(name) +
                             "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
                             "typing.Any = None, last_only: bool = False) -> Array";
-    model.def(name, forward, "ids"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
-              "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
-              "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
-              "float32 logits\n"
-              "(B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a "
-              "state the ids continue\n"
-              "it. lengths: B integers in 1..L, only without a state. TypeError for bool or float ids, "
-              "ValueError for ids out of\n"
-              "range, ragged lists, a state of another model or too many positions, all before any work.");
+    model.def(
+        name, forward, "ids"_a.none(), "state"_a.none() = nb::none(), nb::kw_only(),
+        "lengths"_a.none() = nb::none(), "last_only"_a = false, nb::sig(sig.c_str()),
+        "ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> "
+        "float32 logits\n"
+        "(B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a "
+        "state the ids continue\n"
+        "it. lengths: B integers in 1..L; logits past a row's length are 0, and its state ends there. "
+        "TypeError for bool or\n"
+        "float ids, ValueError for ids out of range, ragged lists, a state of another model or too many "
+        "positions, all\n"
+        "before any work.");
   }
   model.def("step", step, "ids"_a.none(), "state"_a.none(),
             nb::sig("def step(self, ids: typing.Any, state: CausalLMState) -> Array"),
@@ -229,11 +232,16 @@ void bind_model(nb::module_& m) {
   model.def(
       "_block",
       [](const Model& m, int64_t i) -> nb::object {
-        if (i >= 0 && i < m.impl->plan().n_layers && m.impl->plan().is_mamba(i))
+        const ModelPlan& plan = m.impl->plan();
+        const bool there = i >= 0 && i < plan.n_layers;
+        const LayerParts parts = there ? plan.parts_of(i) : LayerParts{};
+        if (!parts.mixer || parts.attention_beside || parts.shared_block >= 0) return nb::none();
+        if (there && plan.is_mamba(i))
           return nb::cast(MambaObject{std::make_shared<const isobit::MambaBlock>(m.impl->mamba_block(i))});
         return nb::cast(Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
       },
-      "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"), "Layer i, sharing its weights.");
+      "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"),
+      "Layer i, sharing its weights; None for one\nthat no block class describes.");
   model.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
             "Copies of all weights by checkpoint name.");
   model.def_prop_ro("plan", [](const Model& m) { return m.impl->plan(); });

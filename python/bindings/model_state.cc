@@ -16,22 +16,20 @@ namespace {
 
 constexpr const char* kOp = "CausalLMState";
 
-// Goes through the documented buffers, which hold every bit of a layer's state.
 ModelState copy(const ModelState& source) {
   InUse use(source.in_use, kOp);
   ModelState result(source.model, source.impl->batch_size(), source.impl->max_tokens());
   for (int64_t i = 0; i < source.impl->n_layers(); ++i) {
-    if (source.impl->is_mamba(i)) {
-      result.impl->mamba_layer(i) = source.impl->mamba_layer(i).copy();
-      continue;
-    }
-    isobit::TransformerState& layer = source.impl->layer(i);
-    const auto k = layer.k_cache(), v = layer.v_cache();
-    result.impl->layer(i) = isobit::TransformerState(
-        layer.batch_size(), layer.n_kv_heads(), layer.head_dim(), layer.max_tokens(), k->data(), v->data(),
-        static_cast<int64_t>(k->size()), layer.cached_tokens(), layer.window());
+    if (source.impl->is_mamba(i)) result.impl->mamba_layer(i) = source.impl->mamba_layer(i).copy();
+    if (source.impl->has_attention(i)) result.impl->layer(i) = source.impl->layer(i).copy();
   }
   return result;
+}
+
+nb::object wrap(const LayerCores& layer) {
+  if (layer.attention == nullptr) return layer.mamba ? wrap_mamba_state(layer.mamba) : nb::none();
+  nb::object attention = nb::cast(State{layer.attention});
+  return layer.mamba ? nb::make_tuple(attention, wrap_mamba_state(layer.mamba)) : attention;
 }
 
 std::string repr(const ModelState& state) {
@@ -47,28 +45,26 @@ ModelState::ModelState(std::shared_ptr<const isobit::CausalLM> of, int64_t batch
       impl(std::make_shared<isobit::CausalLMState>(model->allocate_state(batch_size, max_tokens))),
       in_use(std::make_shared<bool>(false)) {
   for (int64_t i = 0; i < impl->n_layers(); ++i) {
+    LayerCores& layer = layers.emplace_back();
     if (impl->is_mamba(i)) {
-      auto core = std::make_shared<MambaCore>();
-      core->impl = std::shared_ptr<isobit::MambaState>(impl, &impl->mamba_layer(i));
-      core->in_use = in_use;
-      layers.emplace_back(std::move(core));
-    } else {
-      auto core = std::make_shared<StateCore>();
-      core->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
-      core->in_use = in_use;
-      layers.emplace_back(std::move(core));
+      layer.mamba = std::make_shared<MambaCore>();
+      layer.mamba->impl = std::shared_ptr<isobit::MambaState>(impl, &impl->mamba_layer(i));
+      layer.mamba->in_use = in_use;
+    }
+    if (impl->has_attention(i)) {
+      layer.attention = std::make_shared<StateCore>();
+      layer.attention->impl = std::shared_ptr<isobit::TransformerState>(impl, &impl->layer(i));
+      layer.attention->in_use = in_use;
     }
   }
 }
 
 void ModelState::release_buffers() {
-  for (const auto& layer : layers) {
-    if (const auto* mamba = std::get_if<std::shared_ptr<MambaCore>>(&layer)) {
-      (*mamba)->held.clear();
-    } else {
-      const auto& core = std::get<std::shared_ptr<StateCore>>(layer);
-      core->k_buffer.reset();
-      core->v_buffer.reset();
+  for (const LayerCores& layer : layers) {
+    if (layer.mamba) layer.mamba->held.clear();
+    if (layer.attention) {
+      layer.attention->k_buffer.reset();
+      layer.attention->v_buffer.reset();
     }
   }
 }
@@ -78,8 +74,8 @@ ModelState* read_model_state(nb::handle object, const std::string& op, bool none
   if (!nb::isinstance<ModelState>(object))
     throw TypeError(message(op, "state", "a CausalLMState", class_name(object)));
   ModelState* state = nb::cast<ModelState*>(object);
-  for (const auto& layer : state->layers) {
-    if (std::visit([](const auto& core) { return core->has_session; }, layer))
+  for (const LayerCores& layer : state->layers) {
+    if ((layer.mamba && layer.mamba->has_session) || (layer.attention && layer.attention->has_session))
       throw ValueError(message(op, "state", "layers without an open decode session", "one with"));
   }
   return state;
@@ -93,19 +89,27 @@ void bind_model_state(nb::module_& m) {
   cls.def_prop_ro("batch_size", [](const ModelState& s) { return s.impl->batch_size(); });
   cls.def_prop_ro("max_tokens", [](const ModelState& s) { return s.impl->max_tokens(); });
   cls.def_prop_ro(
-      "positions", [](const ModelState& s) { return s.impl->position(); }, "Tokens consumed so far.");
+      "positions", [](const ModelState& s) { return s.impl->position(); },
+      "Tokens consumed so far, of the row that is furthest.");
+  cls.def_prop_ro(
+      "row_positions",
+      [](const ModelState& s) {
+        nb::list result;
+        for (int64_t row = 0; row < s.impl->batch_size(); ++row) result.append(s.impl->position(row));
+        return result;
+      },
+      nb::sig("def row_positions(self) -> list[int]"),
+      "Tokens consumed so far by each row: they differ after a call with lengths.");
   cls.def_prop_ro(
       "layers",
       [](const ModelState& s) {
         nb::list result;
-        for (const auto& layer : s.layers)
-          if (const auto* mamba = std::get_if<std::shared_ptr<MambaCore>>(&layer))
-            result.append(wrap_mamba_state(*mamba));
-          else
-            result.append(nb::cast(State{std::get<std::shared_ptr<StateCore>>(layer)}));
+        for (const LayerCores& layer : s.layers) result.append(wrap(layer));
         return result;
       },
-      nb::sig("def layers(self) -> list[typing.Any]"), "The state of each layer.");
+      nb::sig("def layers(self) -> list[typing.Any]"),
+      "The state of each layer: a TransformerState, a Mamba state, a tuple of both where attention stands "
+      "beside\nthe mixer, or None for an MLP alone.");
   cls.def("__copy__", copy);
   cls.def(
       "__deepcopy__", [](const ModelState& s, nb::handle) { return copy(s); }, "memo"_a,

@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "isobit/causal_lm.h"
@@ -15,13 +14,19 @@
 
 namespace isobit::python {
 
+/// The parts that a layer's state has; null: not there.
+struct LayerCores {
+  std::shared_ptr<StateCore> attention;
+  std::shared_ptr<MambaCore> mamba;
+};
+
 struct ModelState {
   ModelState(std::shared_ptr<const isobit::CausalLM> of, int64_t batch_size, int64_t max_tokens);
 
   std::shared_ptr<const isobit::CausalLM> model;  // alive, so that no later model can be taken for it
   std::shared_ptr<isobit::CausalLMState> impl;
   std::shared_ptr<bool> in_use;
-  std::vector<std::variant<std::shared_ptr<StateCore>, std::shared_ptr<MambaCore>>> layers;
+  std::vector<LayerCores> layers;
 
   /// After a call that read the edits of the layers' documented buffers.
   void release_buffers();

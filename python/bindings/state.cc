@@ -101,6 +101,10 @@ Array chronological(const State& self, bool keys) {
 
 nb::tuple constructor_arguments(const State& self) {
   const isobit::TransformerState& s = *self.core->impl;
+  for (int64_t row = 0; row < s.batch_size(); ++row)
+    if (s.tokens(row) != s.cached_tokens())
+      throw ValueError(message(kOp, "state", "rows at the same number of tokens, to be copied or pickled",
+                               std::to_string(s.tokens(row)) + " and " + std::to_string(s.cached_tokens())));
   Array k = Array::copy_of(cache(self, true)), v = Array::copy_of(cache(self, false));
   return nb::make_tuple(s.batch_size(), s.n_kv_heads(), s.head_dim(), s.max_tokens(), std::move(k),
                         std::move(v), s.cached_tokens(), s.window());

@@ -635,11 +635,20 @@ class CausalLMState:
     def max_tokens(self) -> int: ...
     @property
     def positions(self) -> int:
-        """Tokens consumed so far."""
+        """Tokens consumed so far, of the row that is furthest."""
+
+    @property
+    def row_positions(self) -> list[int]:
+        """
+        Tokens consumed so far by each row: they differ after a call with lengths.
+        """
 
     @property
     def layers(self) -> list[Any]:
-        """The state of each layer."""
+        """
+        The state of each layer: a TransformerState, a Mamba state, a tuple of both where attention stands beside
+        the mixer, or None for an MLP alone.
+        """
 
     def __copy__(self) -> CausalLMState: ...
     def __deepcopy__(self, memo: Any, /) -> CausalLMState: ...
@@ -680,8 +689,9 @@ class CausalLM:
         """
         ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> float32 logits
         (B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a state the ids continue
-        it. lengths: B integers in 1..L, only without a state. TypeError for bool or float ids, ValueError for ids out of
-        range, ragged lists, a state of another model or too many positions, all before any work.
+        it. lengths: B integers in 1..L; logits past a row's length are 0, and its state ends there. TypeError for bool or
+        float ids, ValueError for ids out of range, ragged lists, a state of another model or too many positions, all
+        before any work.
         """
 
     def __call__(
@@ -690,8 +700,9 @@ class CausalLM:
         """
         ids: (B, L) integers (an array of any integer dtype, or nested lists) in 0..vocab_size-1 -> float32 logits
         (B, L, vocab_size), or (B, vocab_size) of each row's last position with last_only. With a state the ids continue
-        it. lengths: B integers in 1..L, only without a state. TypeError for bool or float ids, ValueError for ids out of
-        range, ragged lists, a state of another model or too many positions, all before any work.
+        it. lengths: B integers in 1..L; logits past a row's length are 0, and its state ends there. TypeError for bool or
+        float ids, ValueError for ids out of range, ragged lists, a state of another model or too many positions, all
+        before any work.
         """
 
     def step(self, ids: Any, state: CausalLMState) -> Array:
@@ -711,7 +722,10 @@ class CausalLM:
         """
 
     def _block(self, i: int) -> Any:
-        """Layer i, sharing its weights."""
+        """
+        Layer i, sharing its weights; None for one
+        that no block class describes.
+        """
 
     def parameters(self) -> dict[str, Array]:
         """Copies of all weights by checkpoint name."""

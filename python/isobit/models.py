@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _modes, lowbit
+from . import _core, _modes, _torch_file, lowbit
 from ._core import (
     CausalLMState,
     Checkpoint,
@@ -162,7 +162,8 @@ class CausalLM(_core.CausalLM):
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> CausalLM:
-        """Loads a checkpoint directory (config.json and safetensors).
+        """Loads a checkpoint directory: config.json and safetensors, or a pytorch_model.bin alone (only its
+        tensors are read; what a pickle could call is refused).
 
         weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
@@ -173,7 +174,12 @@ class CausalLM(_core.CausalLM):
         """
         model = cls.__new__(cls)
         formats = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
-        _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
+        pickled = _torch_file.find(Path(path))
+        if pickled is None:
+            _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
+        else:
+            plan = plan_for(HFConfig.from_json(path))
+            _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *formats)
         model.config = HFConfig.from_json(path)
         return model
 
@@ -216,12 +222,14 @@ class CausalLM(_core.CausalLM):
 
     @property
     def blocks(self) -> list[Any]:
-        """The layers as blocks, which share the model's weights."""
+        """The layers as blocks, which share the model's weights; None for one that no block class describes
+        (an MLP alone, attention beside or in front of a Mamba mixer)."""
         compiled = [self._block(i) for i in range(self.n_layers)]
-        return [
-            _mamba_from_compiled(block) if isinstance(block, _core.MambaBlock) else _from_compiled(block)
-            for block in compiled
-        ]
+        return [None if block is None else self._as_block(block) for block in compiled]
+
+    @staticmethod
+    def _as_block(block: Any) -> Any:
+        return _mamba_from_compiled(block) if isinstance(block, _core.MambaBlock) else _from_compiled(block)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("[CausalLM] pickle: not provided; load the model from its directory again")

@@ -105,6 +105,10 @@ std::vector<int64_t> ConfigFields::integers(const std::string& field, int64_t lo
   return value->get<std::vector<int64_t>>();
 }
 
+int64_t ConfigFields::length(const std::string& field) const {
+  const json* value = find(field);
+  return value != nullptr && value->is_array() ? static_cast<int64_t>(value->size()) : 0;
+}
 std::vector<std::string> ConfigFields::strings(const std::string& field, int64_t count) const {
   const json* value = find(field);
   if (value == nullptr || !value->is_array() || static_cast<int64_t>(value->size()) != count ||

@@ -34,6 +34,7 @@ class ConfigFields {
   /// A list of integers in low..high. Absent or null: none.
   std::vector<int64_t> integers(const std::string& field, int64_t low, int64_t high) const;
   std::vector<std::string> strings(const std::string& field, int64_t count) const;
+  int64_t length(const std::string& field) const;  ///< of a list; 0 for anything else
 
   /// Absent: the fallback. Null is refused as any other wrong type.
   int64_t integer_or(const std::string& field, int64_t fallback, int64_t low, int64_t high) const;

@@ -15,15 +15,17 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeadDim = 8192;
 constexpr int64_t kMaxMatrix = int64_t{1} << 40;  // elements
 
-void refuse_unsupported(const ConfigFields& config) {
+void refuse_unsupported(const ConfigFields& config, const ClassDefaults& defaults) {
   for (const char* field : {"num_local_experts", "num_experts", "num_experts_per_tok", "n_routed_experts"})
-    if (config.has_value(field) && !config.is(field, 0) && !config.is(field, 1))
+    if (!defaults.own_experts && config.has_value(field) && !config.is(field, 0) && !config.is(field, 1))
       config.refuse(field, "no mixture of experts");
   if (config.has_value("quantization_config"))
     config.refuse("quantization_config", "weights that are not quantized");
   if (config.has_value("text_config")) config.refuse("text_config", "a config of a text model");
-  const std::string act = config.string_or("hidden_act", "silu");
-  if (act != "silu" && act != "swish") config.refuse("hidden_act", "\"silu\" or \"swish\"");
+  const std::string act = config.string_or("hidden_act", defaults.activation);
+  const std::string wanted = defaults.activation;
+  if (act != wanted && (act != "swish" || wanted != "silu"))
+    config.refuse("hidden_act", wanted == "silu" ? "\"silu\" or \"swish\"" : '"' + wanted + '"');
   if (config.has_value("attention_dropout") && !config.is("attention_dropout", 0))
     config.refuse("attention_dropout", "0");
 }
@@ -66,18 +68,21 @@ void check_matrices(const ConfigFields& config, const ModelPlan& plan) {
 }  // namespace
 
 ModelPlan read_decoder(const ConfigFields& config, const ClassDefaults& defaults) {
-  refuse_unsupported(config);
+  refuse_unsupported(config, defaults);
   ModelPlan plan;
   plan.kind = "transformer";
   plan.d_model = config.integer("hidden_size", 1, kMaxExtent);
-  plan.n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
+  plan.n_layers =
+      defaults.n_layers > 0 ? defaults.n_layers : config.integer("num_hidden_layers", 1, kMaxLayers);
   plan.vocab_size = config.integer("vocab_size", 1, kMaxExtent);
-  plan.intermediate = config.integer("intermediate_size", 1, kMaxExtent);
+  plan.intermediate = defaults.intermediate > 0 && !config.has_value("intermediate_size")
+                          ? defaults.intermediate
+                          : config.integer("intermediate_size", 1, kMaxExtent);
   plan.n_heads = config.integer("num_attention_heads", 1, kMaxExtent);
   plan.n_kv_heads = read_kv_heads(config, defaults, plan.n_heads);
   plan.head_dim = read_head_dim(config, defaults, plan.d_model, plan.n_heads);
-  plan.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
-  plan.tie_embeddings = config.flag_or("tie_word_embeddings", false);
+  plan.norm_eps = config.positive_or(defaults.eps_field, defaults.norm_eps);
+  plan.tie_embeddings = config.flag_or("tie_word_embeddings", defaults.tied);
   plan.max_position_embeddings =
       config.integer_or("max_position_embeddings", defaults.max_position_embeddings, 1, kMaxExtent);
   check_matrices(config, plan);

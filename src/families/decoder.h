@@ -17,7 +17,12 @@ struct ClassDefaults {
   int64_t head_dim = 0;    ///< 0: hidden_size / n_heads
   double norm_eps = 1e-6;
   int64_t max_position_embeddings = 0;
-  double rope_theta = 10000.0;
+  const char* eps_field = "rms_norm_eps";
+  const char* activation = "silu";
+  bool tied = false;
+  int64_t intermediate = 0;  ///< 0: the field must be there
+  int64_t n_layers = 0;      ///< instead of num_hidden_layers; 0: the field must be there
+  bool own_experts = false;  ///< the family looks for experts itself
 };
 
 /// Checks what no decoder here supports (experts, quantized weights, other activations, ...), then reads the

@@ -18,12 +18,22 @@ struct Family {
 
 /// Sorted by model type.
 constexpr Family kFamilies[] = {
-    {"bamba", families::plan_bamba},     {"falcon_mamba", families::plan_falcon_mamba},
-    {"llama", families::plan_llama},     {"mamba", families::plan_mamba},
-    {"mamba2", families::plan_mamba2},   {"mamba_ssm", families::plan_mamba_ssm},
-    {"mistral", families::plan_mistral}, {"phi3", families::plan_phi3},
-    {"qwen2", families::plan_qwen2},     {"qwen3", families::plan_qwen3},
-    {"samba", families::plan_samba},     {"smollm", families::plan_llama},
+    {"bamba", families::plan_bamba},
+    {"falcon_h1", families::plan_falcon_h1},
+    {"falcon_mamba", families::plan_falcon_mamba},
+    {"granitemoehybrid", families::plan_granitemoehybrid},
+    {"llama", families::plan_llama},
+    {"mamba", families::plan_mamba},
+    {"mamba2", families::plan_mamba2},
+    {"mamba_ssm", families::plan_mamba_ssm},
+    {"mistral", families::plan_mistral},
+    {"nemotron_h", families::plan_nemotron_h},
+    {"phi3", families::plan_phi3},
+    {"qwen2", families::plan_qwen2},
+    {"qwen3", families::plan_qwen3},
+    {"samba", families::plan_samba},
+    {"smollm", families::plan_llama},
+    {"zamba2", families::plan_zamba2},
 };
 
 }  // namespace

@@ -9,15 +9,19 @@
 namespace isobit::families {
 
 ModelPlan plan_bamba(const ConfigFields& config);
+ModelPlan plan_falcon_h1(const ConfigFields& config);
 ModelPlan plan_falcon_mamba(const ConfigFields& config);
+ModelPlan plan_granitemoehybrid(const ConfigFields& config);
 ModelPlan plan_llama(const ConfigFields& config);
 ModelPlan plan_mamba(const ConfigFields& config);
 ModelPlan plan_mamba2(const ConfigFields& config);
 ModelPlan plan_mamba_ssm(const ConfigFields& config);
 ModelPlan plan_mistral(const ConfigFields& config);
+ModelPlan plan_nemotron_h(const ConfigFields& config);
 ModelPlan plan_phi3(const ConfigFields& config);
 ModelPlan plan_qwen2(const ConfigFields& config);
 ModelPlan plan_qwen3(const ConfigFields& config);
 ModelPlan plan_samba(const ConfigFields& config);
+ModelPlan plan_zamba2(const ConfigFields& config);
 
 }  // namespace isobit::families

@@ -29,11 +29,14 @@ struct CausalLM::Impl {
   WorkspacePool workspaces;
 
   const PackedMatrix& head() const { return tied ? embedding : own_head; }
+  bool reads_embedding() const;  ///< whether a layer does, beside the first
 
   /// Where hidden states go: all tokens' logits, or only those of each row's last token.
   enum class Want { kAll, kLast };
-  void run(std::span<const int64_t> ids, int64_t batch, int64_t length, float* logits, CausalLMState& state,
-           Want want, std::span<const int64_t> lengths) const;
+  void run(std::span<const int64_t> ids, int64_t length, float* logits, CausalLMState& state, Want want,
+           std::span<const int64_t> more) const;
+  /// normed: [run.tokens, d_model] -> logits.
+  void run_head(const float* normed, const TokenBatch& run, float* logits, Faults& faults) const;
 
  private:
   static uint64_t next_id();

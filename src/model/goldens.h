@@ -80,6 +80,7 @@ constexpr Golden kGoldens[] = {
     {"block: softcap", "0647e8029aac9a43ccb3fa03caffbc3e6ffe6ece7787cdd5ea553e807db889c9"},
     {"block: bfloat16_weights", "02bf07f49c1c6fa7c04dcbe737c920d700bef24f7d306c9b34634a6dff7be652"},
     {"block: int8_weights", "7ee4586d83b2fca21a97680539a7800bfdd08adb86a566b1d97fd87bb1f8475e"},
+    {"block: relu2", "4a39b061d6bc1cb25d30c58f4b92848978ff4c97429cceccfaf59818a4d2b3fd"},
     {"block: long", "12685559a73038e25cf59fc43bddb5f216fc2e14ab911eb217a6968ce98d3b25"},
     {"block: long, window", "1ac27880773377583ad28f7243233e12a258958319b97a585c21080f2dc9bce0"},
     {"block: mamba1", "b269e21672b648d3101e37b85f0a68c992feb7462a1b29fafd3bad9888b519c7"},
@@ -106,6 +107,15 @@ constexpr Golden kGoldens[] = {
     {"model: qwen2", "1bf5d446d3ead353a9645f916a9d0311974dd5318d3031625b38a454b58126fa"},
     {"model: qwen3", "d90b197a6e880d911df3b89287b221cb4a653502635746e5bf45e3d76e7245db"},
     {"model: phi3", "533b5192c219025138ec9b541d4f6f1229d42c79863c8a1737523958e3062993"},
+    {"model: mamba", "9407640acb5947bc22a8fdd81b97ddf8d56f99b1242f80aafe82a4d0acd6b9c3"},
+    {"model: falcon_mamba", "d10f3c28ed72e5ef409a9def7e2ab514868dfb4cd67805ea631c7de89f0ac7f7"},
+    {"model: mamba2", "5e119359d9508dbb7c13fb7969474f3b504d52151c55566ee67dc486e61286e2"},
+    {"model: bamba", "db3271b10f83856fce0c4d3d1c81b2ae1a84e516e290928b1eebf2032f70296b"},
+    {"model: granitemoehybrid", "9848af24551740732e1250ca2be79132c2e36355bffeb91bf992a02b123462e5"},
+    {"model: falcon_h1", "2d0132f365bb2ac0a391bb90c12c7e0223cbbe00ae7ef90e6e144b9eab65cf5c"},
+    {"model: nemotron_h", "df4b9646f51e6dd193a9660181e0ce2c43a51190ee0b4919e78fdca88ee35915"},
+    {"model: zamba2", "8cf411a5c22634335239607f99275354e774b198f74d336feb58519c93f8a8e4"},
+    {"model: samba", "488d610481485fa337075b21e167016ff2a55789417b843a157c9fc5de0c462a"},
 };
 
 }  // namespace isobit

@@ -182,10 +182,19 @@ class Loader {
   }
 
   std::shared_ptr<const Layer> make_layer(size_t index, const WeightMap& weights, const char* who) const {
+    const LayerParts parts = plan_.parts_of(static_cast<int64_t>(index));
     if (!plan_.is_mamba(static_cast<int64_t>(index)))
       return std::make_shared<const TransformerLayer>(
-          weights, resolve_options(plan_.layers[index], weights, who), who);
-    auto layer = make_mamba_layer(weights, *plan_.mamba_layers[index], who);
+          weights, resolve_options(plan_.layers[index], weights, who, parts), who, parts, plan_.multipliers);
+    MambaExtras extras;
+    extras.parts = parts;
+    extras.multipliers = plan_.multipliers;
+    if (!plan_.layers.empty()) extras.attention = plan_.layers[index];
+    if (parts.shared_block >= 0 && parts.shared_block < static_cast<int64_t>(index))
+      extras.shared =
+          std::dynamic_pointer_cast<const MambaLayer>(model_.layers[static_cast<size_t>(parts.shared_block)])
+              ->shared_block();
+    auto layer = make_mamba_layer(weights, *plan_.mamba_layers[index], who, extras);
     expect(layer->shape() == plan_.mamba_shape, who, "weights", "the sizes that the config names", "others");
     return layer;
   }

@@ -27,11 +27,18 @@ std::shared_ptr<const Kind> layer_as(const std::vector<std::shared_ptr<const Lay
 }  // namespace
 
 TransformerBlock CausalLM::block(int64_t i) const {
-  return TransformerBlock(layer_as<TransformerLayer>(impl_->layers, i, "a transformer layer"));
+  auto layer = layer_as<TransformerLayer>(impl_->layers, i, "a transformer layer");
+  expect(impl_->plan.parts_of(i).mixer, "CausalLM", "block", "a layer with attention",
+         "an MLP alone in layer " + std::to_string(i));
+  return TransformerBlock(std::move(layer));
 }
 
 MambaBlock CausalLM::mamba_block(int64_t i) const {
-  return MambaBlock(layer_as<MambaLayer>(impl_->layers, i, "a Mamba layer"));
+  auto layer = layer_as<MambaLayer>(impl_->layers, i, "a Mamba layer");
+  const LayerParts parts = impl_->plan.parts_of(i);
+  expect(!parts.attention_beside && parts.shared_block < 0, "CausalLM", "block",
+         "a layer without attention beside its mixer", "layer " + std::to_string(i));
+  return MambaBlock(std::move(layer));
 }
 
 std::vector<int64_t> CausalLM::parameter_shape(const std::string& name) const {

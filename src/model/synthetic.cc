@@ -2,6 +2,7 @@
 #include "model/synthetic.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "isobit/error.h"
@@ -16,12 +17,55 @@ struct Sizes {
 };
 
 Sizes sizes_of(const TransformerOptions& o, int64_t d_model, int64_t intermediate) {
-  const int64_t head_dim = o.head_dim.value_or(d_model / o.n_heads);
+  const int64_t head_dim = o.head_dim.value_or(d_model / std::max<int64_t>(1, o.n_heads));
   return {d_model, intermediate, o.n_heads * head_dim, o.n_kv_heads.value_or(o.n_heads) * head_dim, head_dim};
 }
 
+// The shape of a weight of a Mamba layer; empty for a name that such a layer shares with transformer layers.
+Shape mamba_shape_of(const std::string& key, const MambaShape& m, int64_t d_model) {
+  constexpr int64_t kStepRank = 3;
+  const int64_t angles = m.version == 3 ? m.angles : 0;
+  const int64_t in_rows = m.version == 1   ? 2 * m.channels
+                          : m.version == 2 ? m.channels + m.conv_channels + m.heads
+                                           : 2 * m.channels + 2 * m.rank * m.states + 3 * m.heads + angles;
+  const std::map<std::string, Shape> shapes = {
+      {"norm.weight", {m.version == 1 ? d_model : m.channels}},
+      {"in_proj.weight", {in_rows, d_model}},
+      {"in_proj.bias", {in_rows}},
+      {"out_proj.weight", {d_model, m.channels}},
+      {"conv1d.weight", {m.conv_channels, 1, m.conv_width}},
+      {"conv1d.bias", {m.conv_channels}},
+      {"x_proj.weight", {kStepRank + 2 * m.states, m.channels}},
+      {"dt_proj.weight", {m.channels, kStepRank}},
+      {"dt_proj.bias", {m.channels}},
+      {"dt_bias", {m.heads}},
+      {"A_log", m.version == 1 ? Shape{m.channels, m.states} : Shape{m.heads}},
+      {"D", {m.version == 1 ? m.channels : m.heads}},
+      {"B_norm.weight", {m.states}},
+      {"C_norm.weight", {m.states}},
+      {"B_bias", {m.heads, m.states}},
+      {"C_bias", {m.heads, m.states}}};
+  const auto found = shapes.find(key);
+  return found == shapes.end() ? Shape{} : found->second;
+}
+
+// Of a shared transformer block (2 d_model wide at its input) and of the adapters to it.
+Shape shared_shape_of(const std::string& key, const Sizes& s) {
+  constexpr int64_t kRank = 4;
+  if (key == "linear.weight") return {s.d_model, s.d_model};
+  if (key.ends_with(".down")) return {kRank, key == "adapter.gate_up.down" ? s.d_model : 2 * s.d_model};
+  if (key.ends_with(".up"))
+    return {key == "adapter.gate_up.up" ? 2 * s.intermediate : key == "adapter.q.up" ? s.q : s.kv, kRank};
+  if (key == "shared.input_layernorm.weight") return {2 * s.d_model};
+  for (const char* name : {"shared.q_proj", "shared.k_proj", "shared.v_proj"})
+    if (key.starts_with(name)) return {key[7] == 'q' ? s.q : s.kv, 2 * s.d_model};
+  return {};
+}
+
 // The shape of a block's weight, by its documented name.
-Shape shape_of(const std::string& key, const Sizes& s) {
+Shape shape_of(const std::string& whole_key, const Sizes& s) {
+  if (const Shape shape = shared_shape_of(whole_key, s); !shape.empty()) return shape;
+  const std::string key = whole_key.starts_with("shared.") ? whole_key.substr(7) : whole_key;
   const std::string part = key.substr(0, key.find('.'));
   const bool matrix = part.ends_with("_proj") && key.ends_with(".weight");
   const auto rows_by = [matrix](int64_t rows, int64_t columns) {
@@ -120,9 +164,15 @@ Weights model(const ModelPlan& plan, uint64_t seed) {
   shapes[plan.embed_name] = {plan.vocab_size, plan.d_model};
   shapes[plan.norm_name] = {plan.d_model};
   if (!plan.tie_embeddings) shapes[plan.head_name] = {plan.vocab_size, plan.d_model};
-  for (size_t i = 0; i < plan.layers.size(); ++i)
+  for (size_t i = 0; i < plan.layer_weights.size(); ++i)
     for (const WeightSource& source : plan.layer_weights[i]) {
-      Shape shape = shape_of(source.block_key, sizes_of(plan.layers[i], plan.d_model, plan.intermediate));
+      Shape shape;
+      if (plan.is_mamba(static_cast<int64_t>(i)))
+        shape = mamba_shape_of(source.block_key, plan.mamba_shape, plan.d_model);
+      if (shape.empty()) {
+        const TransformerOptions options = plan.layers.empty() ? TransformerOptions{} : plan.layers[i];
+        shape = shape_of(source.block_key, sizes_of(options, plan.d_model, plan.intermediate));
+      }
       Shape& known = shapes[source.checkpoint_name];
       if (source.row_end >= 0 && !known.empty()) shape[0] = std::max(known[0], source.row_end);
       known = shape;

@@ -95,11 +95,14 @@ std::vector<BlockCase> option_cases() {
   for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
     add((std::string(to_string(format)) + "_weights").c_str(),
         [format](BlockCase& c) { c.options.weight_format = format; });
+  add("relu2", [](BlockCase& c) { c.options.mlp = MlpKind::kRelu2; });  // the seed is the place: at the end
   return cases;
 }
 
 const std::vector<std::string>& families() {
-  static const std::vector<std::string> names = {"llama", "mistral", "qwen2", "qwen3", "phi3"};
+  static const std::vector<std::string> names = {
+      "llama", "mistral",          "qwen2",     "qwen3",      "phi3",   "mamba", "falcon_mamba", "mamba2",
+      "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "zamba2", "samba"};
   return names;
 }
 
@@ -112,6 +115,33 @@ std::string family_config(const std::string& family) {
   if (family == "phi3")
     own = R"("original_max_position_embeddings": 1000, "sliding_window": null,
              "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25], "long_factor": [1.0, 2.5]})";
+  if (family == "mamba") own = R"("state_size": 5, "use_bias": true)";
+  if (family == "falcon_mamba") own = R"("state_size": 16, "tie_word_embeddings": false)";
+  if (family == "mamba2") own = R"("num_heads": 4, "head_dim": 8, "n_groups": 2, "state_size": 6)";
+  const std::string mixer = R"("mamba_n_heads": 4, "mamba_d_state": 6, )";
+  if (family == "bamba") own = mixer + R"("attn_layer_indices": [1], "mamba_n_groups": 2)";
+  if (family == "granitemoehybrid")
+    own = mixer + R"("num_local_experts": 0, "shared_intermediate_size": 20, "layer_types":
+                     ["mamba", "attention", "mamba"], "embedding_multiplier": 3.0, "logits_scaling": 1.5,
+                     "residual_multiplier": 0.75, "attention_multiplier": 0.375)";
+  if (family == "falcon_h1")
+    own = mixer + R"("mamba_d_ssm": 24, "mamba_rms_norm": true, "attention_in_multiplier": 0.875,
+                     "attention_out_multiplier": 0.75, "key_multiplier": 0.625, "ssm_in_multiplier": 1.25,
+                     "ssm_out_multiplier": 0.375, "ssm_multipliers": [0.5, 0.75, 1.25, 1.5, 0.875],
+                     "mlp_multipliers": [0.75, 1.125], "embedding_multiplier": 2.5,
+                     "lm_head_multiplier": 0.625)";
+  if (family == "nemotron_h")
+    own = R"("hybrid_override_pattern": "-M*M", "ssm_state_size": 6, "mamba_num_heads": 4,
+             "mamba_head_dim": 6, "n_groups": 2, "head_dim": 8)";
+  if (family == "zamba2")
+    return R"({"model_type": "zamba2", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
+               "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 2000,
+               "layers_block_type": ["hybrid", "hybrid", "mamba", "hybrid"], "num_mem_blocks": 2,
+               "n_mamba_heads": 4, "mamba_d_state": 6, "use_mem_rope": true,
+               "use_shared_attention_adapter": true, "add_bias_linear": true})";
+  if (family == "samba")
+    return R"({"model_type": "samba", "vocab": 32, "d_model": 32, "n_layers": 3, "n_heads": 4,
+               "intermediate": 24, "layers": ["mamba3", "attention", "mamba3"]})";
   if (own.empty()) throw ValueError("[synthetic] family: expected a known one, got '" + family + "'");
   return R"({"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
              "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2000,

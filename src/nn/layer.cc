@@ -24,8 +24,8 @@ WorkspacePool::Lease::~Lease() {
   pool_.free_.push_back(std::move(workspace_));
 }
 
-void Layer::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
-                         const char* who, WeightFormat format) {
+void PlacedWeights::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
+                                 const char* who, WeightFormat format) {
   std::vector<TensorView> parts;
   int64_t row = 0;
   for (const std::string& name : names) {
@@ -38,8 +38,8 @@ void Layer::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<
   w = ops::pack(parts, names, who, format);
 }
 
-void Layer::place_values(std::vector<float>& v, const WeightMap& weights,
-                         const std::vector<std::string>& names, const char* who) {
+void PlacedWeights::place_values(std::vector<float>& v, const WeightMap& weights,
+                                 const std::vector<std::string>& names, const char* who) {
   for (const std::string& name : names) {
     const TensorView& t = weights.at(name);
     const int64_t begin = static_cast<int64_t>(v.size()), n = t.size();
@@ -51,27 +51,28 @@ void Layer::place_values(std::vector<float>& v, const WeightMap& weights,
   }
 }
 
-const std::vector<float>& Layer::keep(const WeightMap& weights, const std::string& name, const char* who) {
+const std::vector<float>& PlacedWeights::keep(const WeightMap& weights, const std::string& name,
+                                              const char* who) {
   std::vector<float>& values = kept_.emplace_back();
   place_values(values, weights, {name}, who);
   return values;
 }
 
-std::vector<std::string> Layer::weight_names() const {
+std::vector<std::string> PlacedWeights::weight_names() const {
   std::vector<std::string> names;
   for (const auto& [name, place] : places_) names.push_back(name);
   return names;
 }
 
-const Layer::Place& Layer::place(const std::string& name) const {
+const PlacedWeights::Place& PlacedWeights::place(const std::string& name) const {
   for (const auto& [known, place] : places_)
     if (known == name) return place;
   throw ValueError(refusal("weight", "name", "a weight of this block", "'" + name + "'"));
 }
 
-std::vector<int64_t> Layer::weight_shape(const std::string& name) const { return place(name).shape; }
+std::vector<int64_t> PlacedWeights::weight_shape(const std::string& name) const { return place(name).shape; }
 
-std::vector<float> Layer::weight(const std::string& name) const {
+std::vector<float> PlacedWeights::weight(const std::string& name) const {
   const Place& p = place(name);
   if (p.vector) return {p.vector->begin() + p.begin, p.vector->begin() + p.end};
   std::vector<float> out(static_cast<size_t>((p.end - p.begin) * p.matrix->k));
@@ -79,7 +80,7 @@ std::vector<float> Layer::weight(const std::string& name) const {
   return out;
 }
 
-int64_t Layer::weight_bytes() const {
+int64_t PlacedWeights::weight_bytes() const {
   std::set<const void*> seen;
   int64_t bytes = 0;
   for (const auto& [name, p] : places_) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ namespace isobit {
 struct Workspace {
   AlignedBuffer x, normed, qkv, attended, projected, gate_up, activated;   // transformer
   AlignedBuffer mixer_in, convolved, parameters, steps, mixed, mixed_out;  // state space
+  AlignedBuffer scaled, beside, shared, adapted, adapter;                  // hybrids
+  AlignedBuffer embedded;  // of the pass's tokens, where the model has a shared block
 };
 
 /// Lends workspaces to calls that may run at the same time.
@@ -43,22 +46,12 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
-class Layer {
+/// Weights by name: takes them over into packed matrices and vectors, which must stay where they are, and
+/// gives them back.
+class PlacedWeights {
  public:
-  Layer() = default;
-  Layer(const Layer&) = delete;  // places_ points into the object
-  virtual ~Layer() = default;
-
-  /// x: [pass.tokens, d_model], replaced by the layer's output; the state takes the tokens in. The state is
-  /// one of allocate_state's and inside a transaction.
-  virtual void forward(float* x, const TokenBatch& pass, LayerState& state, Workspace& workspace,
-                       Faults& faults, int64_t layer) const = 0;
-  virtual AnyState allocate_state(int64_t batch_size, int64_t max_tokens) const = 0;
-  /// The state fits the layer and has room for `length` more tokens; else ValueError.
-  virtual void check_state(const char* who, const LayerState& state, int64_t batch, int64_t length) const = 0;
-  virtual int64_t d_model() const = 0;
-  /// Prepares what depends on absolute positions [0, positions).
-  virtual void reserve_positions(int64_t /*positions*/) const {}
+  PlacedWeights() = default;
+  PlacedWeights(const PlacedWeights&) = delete;
 
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
@@ -67,7 +60,6 @@ class Layer {
   /// Memory of all weights in their stored form.
   int64_t weight_bytes() const;
 
- protected:
   /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
   void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
                     const char* who, WeightFormat format = WeightFormat::kFloat32);
@@ -88,6 +80,23 @@ class Layer {
   const Place& place(const std::string& name) const;
   std::vector<std::pair<std::string, Place>> places_;
   std::deque<std::vector<float>> kept_;
+};
+
+class Layer : public PlacedWeights {
+ public:
+  virtual ~Layer() = default;
+
+  /// x: [pass.tokens, d_model], replaced by the layer's output; the state takes the tokens in. The state is
+  /// one of allocate_state's and inside a transaction.
+  virtual void forward(float* x, const TokenBatch& pass, const LayerStates& state, Workspace& workspace,
+                       Faults& faults, int64_t layer) const = 0;
+  virtual AnyState allocate_state(int64_t batch_size, int64_t max_tokens) const = 0;
+  /// The state fits the layer and has room for more[row] tokens in each row; else ValueError.
+  virtual void check_state(const char* who, const LayerStates& state,
+                           std::span<const int64_t> more) const = 0;
+  virtual int64_t d_model() const = 0;
+  /// Prepares what depends on absolute positions [0, positions).
+  virtual void reserve_positions(int64_t /*positions*/) const {}
 };
 
 }  // namespace isobit

@@ -14,7 +14,8 @@ namespace {
 
 class Mamba2Layer final : public MambaLayer {
  public:
-  Mamba2Layer(const WeightMap& weights, const Mamba2Options& o, const MambaShape& shape, const char* who);
+  Mamba2Layer(const WeightMap& weights, const Mamba2Options& o, const MambaShape& shape,
+              const MambaExtras& extras, const char* who);
 
  private:
   float* mix(float* in, const TokenBatch& pass, const std::vector<ops::RowRun>& runs, MambaState::Impl& state,
@@ -26,11 +27,11 @@ class Mamba2Layer final : public MambaLayer {
 };
 
 Mamba2Layer::Mamba2Layer(const WeightMap& weights, const Mamba2Options& o, const MambaShape& shape,
-                         const char* who)
+                         const MambaExtras& extras, const char* who)
     : MambaLayer(o) {
   shape_ = shape;
   load_outer(weights, "block_norm", o.norm_eps, who);
-  load_mlp(weights, o.norm_eps, who);
+  load_extras(weights, o.norm_eps, extras, who);
   const std::vector<float>& taps = keep(weights, "conv1d.weight", who);
   const std::vector<float> no_bias;
   const std::vector<float>& bias =
@@ -77,7 +78,7 @@ float* Mamba2Layer::mix(float* in, const TokenBatch& pass, const std::vector<ops
 }  // namespace
 
 std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Mamba2Options& o,
-                                              const char* who) {
+                                              const char* who, MambaExtras extras) {
   WeightChecker check(weights, who);
   check.finite_positive("norm_eps", o.norm_eps);
   check.finite_positive("gated_norm_eps", o.gated_norm_eps);
@@ -114,7 +115,7 @@ std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Ma
   check.if_there("norm.weight", {channels});
   check.shape("out_proj.weight", {d, channels});
   check.if_there("out_proj.bias", {d});
-  check_mlp(weights, check, d);
+  check_extras(extras, weights, check, d, who);
   check.no_others();
   const MambaShape shape = {.version = 2,
                             .channels = channels,
@@ -123,7 +124,7 @@ std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Ma
                             .conv_width = width,
                             .heads = heads,
                             .head_dim = channels / heads};
-  return std::make_shared<const Mamba2Layer>(weights, o, shape, who);
+  return std::make_shared<const Mamba2Layer>(weights, o, shape, extras, who);
 }
 
 }  // namespace isobit

@@ -8,6 +8,7 @@
 #include "core/fp_env.h"
 #include "core/interrupt.h"
 #include "kernels/table.h"
+#include "nn/check_call.h"
 #include "nn/mamba_layer.h"
 
 namespace isobit {
@@ -45,17 +46,11 @@ void MambaBlock::forward(const float* x, int64_t batch, int64_t length, float* o
   const MambaLayer& layer = *impl_->layer;
   const char* who = impl_->who.c_str();
   const int64_t d = layer.d_model();
-  expect(batch >= 1 && length >= 1, who, "input", "at least one row and one token",
-         "batch " + std::to_string(batch) + ", length " + std::to_string(length));
-  expect(lengths.empty() || static_cast<int64_t>(lengths.size()) == batch, who, "lengths",
-         std::to_string(batch) + " integers", std::to_string(lengths.size()));
-  for (const int64_t n : lengths)
-    expect(n >= 1 && n <= length, who, "lengths", "integers in 1.." + std::to_string(length),
-           std::to_string(n));
-  if (state) layer.check_state(who, state->impl(), batch, length);
+  const std::vector<int64_t> more = check_tokens(who, batch, length, lengths);
+  if (state) layer.check_state(who, {.mamba = &state->impl()}, more);
   // Padding is neither tested nor read.
   for (int64_t row = 0; row < batch; ++row) {
-    const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
+    const int64_t n = more[static_cast<size_t>(row)] * d;
     expect(kernels::active_table().first_nonfinite(x + row * length * d, n) == n, who, "x", "finite values",
            "NaN or infinity");
   }
@@ -63,17 +58,14 @@ void MambaBlock::forward(const float* x, int64_t batch, int64_t length, float* o
   MambaState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch))).impl();
 
   WorkspacePool::Lease workspace(impl_->workspaces);
-  const auto transaction = s.begin(length);
+  const auto transaction = s.begin(more);
   Faults faults;
   if (!lengths.empty()) std::fill_n(out, batch * length * d, 0.0f);
-  for (TokenBatch& pass : make_passes(batch, length, 0, lengths)) {
+  for (const TokenBatch& pass : make_passes(batch, length, s.tokens, lengths)) {
     check_interrupt();
     float* h = (*workspace).x.at_least(pass.tokens * d);
-    for (Segment& g : pass.segments) {
-      g.pos0 += s.tokens[static_cast<size_t>(g.row)];
-      std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
-    }
-    layer.forward(h, pass, s, *workspace, faults, 0);
+    for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
+    layer.forward(h, pass, {.mamba = &s}, *workspace, faults, 0);
     for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
   }
   faults.raise_if_any(who);

@@ -3,28 +3,44 @@
 //
 //   n = norm(x)     m = in_proj n     y = mix(m)     x = x + out_proj y
 //
-// and, in layers of hybrids, the MLP of a transformer layer behind it:
-//
-//   n = mlp_norm(x)     x = x + Wd (silu(Wg n) * (Wu n))
-//
-// mix is the version's own: convolution, recurrence and gate, one file each.
+// mix is the version's own: convolution, recurrence and gate, one file each. In layers of hybrids there can
+// be attention beside it, on the same n, whose result is added to the mixer's; a transformer block in front
+// of it, shared with other layers, whose result is added to what is normed; and an MLP with a norm behind it.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 
+#include "isobit/layer_parts.h"
 #include "isobit/mamba_options.h"
+#include "nn/attention.h"
 #include "nn/layer.h"
+#include "nn/mlp.h"
+#include "nn/shared_block.h"
 #include "ops/elementwise.h"
 #include "ops/state_space.h"
 
 namespace isobit {
 
+/// What a plan gives a layer beside its mixer. An MLP is there where the weights have one.
+struct MambaExtras {
+  LayerParts parts;
+  TransformerOptions attention;               ///< of the attention beside, or of the shared block
+  std::shared_ptr<const SharedBlock> shared;  ///< an earlier layer's; null where the weights have it
+  Multipliers multipliers;
+};
+
 class MambaLayer : public Layer {
  public:
-  void forward(float* x, const TokenBatch& pass, LayerState& state, Workspace& workspace, Faults& faults,
-               int64_t layer) const override;
+  void forward(float* x, const TokenBatch& pass, const LayerStates& state, Workspace& workspace,
+               Faults& faults, int64_t layer) const override;
   AnyState allocate_state(int64_t batch_size, int64_t max_tokens) const override;
-  void check_state(const char* who, const LayerState& state, int64_t batch, int64_t length) const override;
+  void check_state(const char* who, const LayerStates& state, std::span<const int64_t> more) const override;
+  void reserve_positions(int64_t positions) const override {
+    if (attention()) attention()->reserve_positions(positions);
+  }
+  const std::shared_ptr<const SharedBlock>& shared_block() const { return shared_; }
   int64_t d_model() const override { return d_model_; }
 
   const MambaOptions& options() const { return options_; }
@@ -38,8 +54,8 @@ class MambaLayer : public Layer {
   /// The outer parts: `norm`.weight, in_proj and out_proj with their biases where the weights have them.
   void load_outer(const WeightMap& weights, const std::string& norm, double eps, const char* who);
 
-  /// The MLP, where the weights have post_attention_layernorm.weight; biases where they have them.
-  void load_mlp(const WeightMap& weights, double eps, const char* who);
+  /// What the layer has beside its mixer; after shape_ is set.
+  void load_extras(const WeightMap& weights, double eps, const MambaExtras& extras, const char* who);
 
   MambaOptions options_;
   MambaShape shape_;
@@ -49,25 +65,35 @@ class MambaLayer : public Layer {
   std::vector<float> in_bias_, out_bias_;
 
  private:
-  void run_mlp(float* x, const TokenBatch& pass, Workspace& workspace, Faults& faults, int64_t layer) const;
+  // The one whose keys and values the layer keeps; null: none.
+  const Attention* attention() const {
+    return beside_ ? &*beside_ : shared_ ? &shared_->attention() : nullptr;
+  }
+  void run_attention(const float* normed, const TokenBatch& pass, const LayerStates& state,
+                     Workspace& workspace, float* out, Faults& faults, int64_t layer) const;
+  void scale_input(float* in, int64_t tokens) const;
 
+  std::optional<Attention> beside_;
+  std::shared_ptr<const SharedBlock> shared_;
+  SharedUse shared_use_;
   ops::NormWeights mlp_norm_;
-  PackedMatrix gate_up_, down_;  // empty: no MLP
-  std::vector<float> gate_up_bias_, down_bias_;
+  std::optional<Mlp> mlp_;
+  Multipliers multipliers_;
 };
 
-/// The MLP's names and shapes, where there is one.
-class WeightChecker;
-void check_mlp(const WeightMap& weights, WeightChecker& check, int64_t d_model);
+/// The extras' names and shapes, and the defaults of their options.
+void check_extras(MambaExtras& extras, const WeightMap& weights, WeightChecker& check, int64_t d_model,
+                  const char* who);
 
 /// Checks names, shapes, dtypes and options, then packs. Throws ValueError or TypeError that begins with
 /// "[who]".
+/// Only version 2 has extras.
 std::shared_ptr<const MambaLayer> make_mamba_layer(const WeightMap& weights, const MambaOptions& options,
-                                                   const char* who);
+                                                   const char* who, const MambaExtras& extras = {});
 std::shared_ptr<const MambaLayer> make_mamba1(const WeightMap& weights, const Mamba1Options& o,
                                               const char* who);
 std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Mamba2Options& o,
-                                              const char* who);
+                                              const char* who, MambaExtras extras);
 std::shared_ptr<const MambaLayer> make_mamba3(const WeightMap& weights, const Mamba3Options& o,
                                               const char* who);
 

@@ -19,6 +19,7 @@ constexpr const char* kWho = "TransformerBlock";
 std::shared_ptr<const TransformerLayer> make_layer(const WeightMap& weights,
                                                    const TransformerOptions& options) {
   const FpEnv environment;
+  expect(options.rope_dim.value_or(2) != 0, kWho, "rope_dim", "an even number > 0", "0");
   return std::make_shared<const TransformerLayer>(weights, resolve_options(options, weights, kWho), kWho);
 }
 
@@ -43,11 +44,16 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
   const TransformerLayer& layer = *impl_->layer;
   const TransformerOptions& options = layer.options();
   const int64_t d = layer.d_model();
-  check_tokens(kWho, batch, length, options.max_positions, state ? state->cached_tokens() : 0, lengths,
-               state);
+  const std::vector<int64_t> more = check_tokens(kWho, batch, length, lengths);
+  expect(lengths.empty() || state == nullptr, kWho, "lengths", "no state", "a state");
+  const std::vector<int64_t> none(more.size(), 0);
+  check_room(kWho, more, options.max_positions,
+             state && state->batch_size() == batch ? state->impl().tokens : none);
   std::optional<TransformerState> fresh;
-  TransformerState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch, length))).impl();
-  layer.check_state(kWho, s, batch, length);
+  TransformerState::Impl& s =
+      (state ? *state : fresh.emplace(allocate_state(batch, *std::max_element(more.begin(), more.end()))))
+          .impl();
+  layer.check_state(kWho, {.attention = &s}, more);
   for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
     const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
     const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n);
@@ -55,16 +61,16 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
            "NaN or infinity at row " + std::to_string(row) + ", token " + std::to_string(at / d));
   }
 
-  layer.reserve_positions(s.cached + length);
+  layer.reserve_positions(s.cached() + length);
   WorkspacePool::Lease workspace(impl_->workspaces);
-  const auto transaction = s.begin(length);
+  const auto transaction = s.begin(more);
   Faults faults;
   if (!lengths.empty()) std::fill_n(out, batch * length * d, 0.0f);
-  for (const TokenBatch& pass : make_passes(batch, length, s.cached, lengths)) {
+  for (const TokenBatch& pass : make_passes(batch, length, s.tokens, lengths)) {
     check_interrupt();
     float* h = (*workspace).x.at_least(pass.tokens * d);
     for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
-    layer.forward(h, pass, s, *workspace, faults, 0);
+    layer.forward(h, pass, {.attention = &s}, *workspace, faults, 0);
     for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
   }
   faults.raise_if_any(kWho);

@@ -18,12 +18,13 @@ constexpr Spellings<NormKind, 3> kNorms{{
     {"layernorm", NormKind::kLayerNorm},
     {"rmsnorm_offset", NormKind::kRmsNormOffset},
 }};
-constexpr Spellings<MlpKind, 5> kMlps{{
+constexpr Spellings<MlpKind, 6> kMlps{{
     {"swiglu", MlpKind::kSwiGlu},
     {"gelu", MlpKind::kGelu},
     {"gelu_tanh", MlpKind::kGeluTanh},
     {"geglu", MlpKind::kGeGlu},
     {"geglu_tanh", MlpKind::kGeGluTanh},
+    {"relu2", MlpKind::kRelu2},
 }};
 constexpr Spellings<RopeType, 5> kRopeTypes{{
     {"linear", RopeType::kLinear},

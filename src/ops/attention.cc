@@ -15,7 +15,7 @@ namespace {
 
 // Head norm and rotation of one token's [q | k | v]; returns the first stage with a non-finite value, or
 // kScores.
-Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, int64_t position,
+Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable* rope, int64_t position,
                    float* qkv) {
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim;
@@ -29,13 +29,13 @@ Stage rotate_token(const HeadShape& shape, const HeadNorm& norm, const RopeTable
       return Stage::kKeyNorm;
   }
   const int64_t both = shape.heads + shape.kv_heads;
-  table.rope(qkv, both, hd, rope.half(), rope.cos_row(position), rope.sin_row(position));
+  if (rope) table.rope(qkv, both, hd, rope->half(), rope->cos_row(position), rope->sin_row(position));
   return table.first_nonfinite(qkv, both * hd) == both * hd ? Stage::kScores : Stage::kRotary;
 }
 
 }  // namespace
 
-void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, float* qkv,
+void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTable* rope, float* qkv,
                       const TokenBatch& pass, KvCache& cache, Faults& faults, int64_t layer) {
   const StageTimer timer("rotate and cache");
   constexpr int64_t kTokens = 16;  // of one unit: a panel of keys

@@ -25,8 +25,9 @@ struct HeadNorm {
   bool offset = false;
 };
 
-/// qkv: [tokens, width()], changed in place (head norm, rotation); keys and values go into the cache.
-void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTable& rope, float* qkv,
+/// qkv: [tokens, width()], changed in place (head norm, rotation; null: none); keys and values go into the
+/// cache.
+void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTable* rope, float* qkv,
                       const TokenBatch& pass, KvCache& cache, Faults& faults, int64_t layer);
 
 struct AttentionOptions {

@@ -55,10 +55,14 @@ bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, fl
   const auto f = kind == MlpKind::kSwiGlu                            ? kernels::Activation::kSilu
                  : kind == MlpKind::kGelu || kind == MlpKind::kGeGlu ? kernels::Activation::kGelu
                                                                      : kernels::Activation::kGeluTanh;
+  const auto activate = [&](const float* x, float* y) {
+    if (kind != MlpKind::kRelu2) return table.activate(f, x, gated ? x + width : nullptr, width, y);
+    table.unary(kernels::Unary::kRelu, x, width, y);
+    for (int64_t i = 0; i < width; ++i) y[i] = y[i] * y[i];
+  };
   std::atomic<bool> finite{true};
   in_pieces(tokens, std::max<int64_t>(1, kPieceFloats / 2 / width), [&](int64_t first, int64_t count) {
-    for (int64_t t = first; t < first + count; ++t)
-      table.activate(f, gu + t * ld, gated ? gu + t * ld + width : nullptr, width, act + t * width);
+    for (int64_t t = first; t < first + count; ++t) activate(gu + t * ld, act + t * width);
     if (table.first_nonfinite(act + first * width, count * width) != count * width) finite = false;
   });
   return finite;
@@ -73,6 +77,24 @@ bool residual(float* x, const float* y, int64_t n) {
     if (table.first_nonfinite(x + first, count) != count) finite = false;
   });
   return finite;
+}
+
+void scale(float* x, int64_t ld, int64_t rows, int64_t width, float factor) {
+  if (factor == 1.0f || width == 0) return;
+  const StageTimer timer("multipliers");
+  in_pieces(rows, std::max<int64_t>(1, kPieceFloats / width), [&](int64_t first, int64_t count) {
+    for (int64_t t = first; t < first + count; ++t)
+      for (int64_t i = 0; i < width; ++i) x[t * ld + i] = x[t * ld + i] * factor;
+  });
+}
+
+void divide(float* x, int64_t ld, int64_t rows, int64_t width, float divisor) {
+  if (divisor == 1.0f) return;
+  const StageTimer timer("multipliers");
+  in_pieces(rows, std::max<int64_t>(1, kPieceFloats / width), [&](int64_t first, int64_t count) {
+    for (int64_t t = first; t < first + count; ++t)
+      for (int64_t i = 0; i < width; ++i) x[t * ld + i] = x[t * ld + i] / divisor;
+  });
 }
 
 void embed(const PackedMatrix& table, const int64_t* ids, int64_t tokens, float* x) {

@@ -30,6 +30,10 @@ bool activation(MlpKind kind, const float* gu, int64_t tokens, int64_t width, fl
 /// x = x + y for `n` values; returns whether all is finite.
 bool residual(float* x, const float* y, int64_t n);
 
+/// x[t*ld + i] = x[t*ld + i] * factor for t < rows, i < width; and by division.
+void scale(float* x, int64_t ld, int64_t rows, int64_t width, float factor);
+void divide(float* x, int64_t ld, int64_t rows, int64_t width, float divisor);
+
 /// x[t] = row ids[t] of the table [vocab, d].
 void embed(const PackedMatrix& table, const int64_t* ids, int64_t tokens, float* x);
 

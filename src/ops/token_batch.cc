@@ -13,7 +13,7 @@ const Segment& TokenBatch::segment_of(int64_t t) const {
   return *std::prev(after);
 }
 
-std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, int64_t pos0,
+std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, std::span<const int64_t> pos0,
                                     std::span<const int64_t> lengths) {
   const auto length_of = [&](int64_t row) {
     return lengths.empty() ? length : lengths[static_cast<size_t>(row)];
@@ -27,7 +27,8 @@ std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, int64_t pos0,
         if (passes.back().tokens == step) passes.emplace_back();
         TokenBatch& pass = passes.back();
         const int64_t count = std::min(end - at, step - pass.tokens);
-        pass.segments.push_back({row, pos0 + at, count, pass.tokens, row * length + at});
+        pass.segments.push_back(
+            {row, pos0[static_cast<size_t>(row)] + at, count, pass.tokens, row * length + at});
         pass.tokens += count;
         at += count;
       }

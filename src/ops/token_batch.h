@@ -28,10 +28,10 @@ struct TokenBatch {
   }
 };
 
-/// Cuts [batch, length] tokens that start at position pos0 (row i has lengths[i] tokens, or length) into
+/// Cuts [batch, length] tokens (row i begins at position pos0[i] and has lengths[i] tokens, or length) into
 /// passes of at most KvCache::kMaxAppend tokens, earlier positions first. By the contract no cut changes a
 /// bit.
-std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, int64_t pos0,
+std::vector<TokenBatch> make_passes(int64_t batch, int64_t length, std::span<const int64_t> pos0,
                                     std::span<const int64_t> lengths);
 
 }  // namespace isobit

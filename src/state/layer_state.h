@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace isobit {
 
@@ -19,11 +20,11 @@ class LayerState {
 
   virtual ~LayerState() = default;
   virtual int64_t batch_size() const = 0;
-  /// Tokens consumed, of the row that is furthest.
-  virtual int64_t position() const = 0;
+  /// Tokens that a row has consumed.
+  virtual int64_t tokens_of(int64_t row) const = 0;
   virtual void reset() = 0;
-  /// A call that appends up to `tokens` tokens to each row.
-  virtual std::unique_ptr<Transaction> begin(int64_t tokens) = 0;
+  /// A call that appends tokens[row] tokens to each row.
+  virtual std::unique_ptr<Transaction> begin(std::span<const int64_t> tokens) = 0;
 };
 
 }  // namespace isobit

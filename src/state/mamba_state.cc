@@ -92,15 +92,13 @@ MambaState::Impl::Impl(const MambaShape& s, int64_t batch) : shape(s), batch(bat
   documented.resize(sections.size());
 }
 
-int64_t MambaState::Impl::position() const { return *std::max_element(tokens.begin(), tokens.end()); }
-
 void MambaState::Impl::reset() {
   for (AlignedBuffer& copy : copies) std::fill_n(copy.data(), copy.size(), 0.0f);
   std::fill(tokens.begin(), tokens.end(), 0);
   end_call();
 }
 
-std::unique_ptr<LayerState::Transaction> MambaState::Impl::begin(int64_t /*tokens*/) {
+std::unique_ptr<LayerState::Transaction> MambaState::Impl::begin(std::span<const int64_t> /*appended*/) {
   return std::make_unique<Exchange>(*this);
 }
 

@@ -29,9 +29,9 @@ struct MambaState::Impl : LayerState {
 
   Impl(const MambaShape& shape, int64_t batch);
   int64_t batch_size() const override { return batch; }
-  int64_t position() const override;
+  int64_t tokens_of(int64_t row) const override { return tokens[static_cast<size_t>(row)]; }
   void reset() override;
-  std::unique_ptr<Transaction> begin(int64_t tokens) override;
+  std::unique_ptr<Transaction> begin(std::span<const int64_t> appended) override;
 
   /// Inside a call: where a section of a row is read (until the row took its first tokens, afterwards what
   /// was written) and where it is written.

@@ -28,19 +28,23 @@ std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, in
 }  // namespace
 
 int64_t TransformerState::Impl::documented_index(int64_t row, int64_t head, int64_t position) const {
-  const int64_t stride = window > 0 ? window : cached;
+  const int64_t stride = window > 0 ? window : cached();
   const int64_t slot = window > 0 ? position % window : position;
   return ((row * cache.kv_heads() + head) * stride + slot) * cache.head_dim();
 }
 
 void TransformerState::Impl::export_to(int which, std::vector<float>& buffer) const {
   std::vector<float> other(static_cast<size_t>(cache.head_dim()));
+  const int64_t end = cached();
   for (int64_t row = 0; row < cache.batch(); ++row)
-    for (int64_t head = 0; head < cache.kv_heads(); ++head)
-      for (int64_t p = oldest(); p < cached; ++p) {
+    for (int64_t head = 0; head < cache.kv_heads(); ++head) {
+      for (int64_t p = oldest(row); p < tokens_of(row); ++p) {
         float* out = buffer.data() + documented_index(row, head, p);
         cache.read(row, head, p, which == 0 ? out : other.data(), which == 1 ? out : other.data());
       }
+      for (int64_t p = tokens_of(row); window == 0 && p < end; ++p)
+        std::fill_n(buffer.data() + documented_index(row, head, p), cache.head_dim(), 0.0f);
+    }
 }
 
 void TransformerState::Impl::import_from(const float* keys, const float* values) {
@@ -48,7 +52,7 @@ void TransformerState::Impl::import_from(const float* keys, const float* values)
   for (int pass = 0; pass < 2; ++pass)  // first check, then write
     for (int64_t row = 0; row < cache.batch(); ++row)
       for (int64_t head = 0; head < cache.kv_heads(); ++head)
-        for (int64_t p = oldest(); p < cached; ++p) {
+        for (int64_t p = oldest(row); p < tokens_of(row); ++p) {
           const int64_t at = documented_index(row, head, p);
           if (pass == 1) {
             cache.write(row, head, p, keys + at, values + at);
@@ -90,32 +94,36 @@ void TransformerState::Impl::end_call() {
 }
 
 void TransformerState::Impl::reset() {
-  cached = 0;
+  std::fill(tokens.begin(), tokens.end(), 0);
   end_call();
 }
 
-std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(int64_t tokens) {
-  return std::make_unique<StateTransaction>(*this, tokens);
+std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(std::span<const int64_t> appended) {
+  return std::make_unique<StateTransaction>(*this, appended);
 }
 
-StateTransaction::StateTransaction(TransformerState::Impl& state, int64_t tokens)
-    : state_(state), tokens_(tokens), held_from_(state.held_from) {
+StateTransaction::StateTransaction(TransformerState::Impl& state, std::span<const int64_t> appended)
+    : state_(state), appended_(appended.begin(), appended.end()), held_from_(state.held_from) {
   state_.begin_call();
   if (!state_.cache.wraps()) return;
   const int64_t slots = state_.cache.slots();
-  if (state_.cached > 0 && tokens > slots - state_.window) saved_ = state_.cache.copy();
-  state_.held_from = std::max(held_from_, state_.cached + tokens - slots);
+  for (size_t row = 0; row < appended_.size(); ++row) {
+    if (state_.tokens[row] > 0 && appended_[row] > slots - state_.window && !saved_)
+      saved_ = state_.cache.copy();
+    state_.held_from[row] = std::max(held_from_[row], state_.tokens[row] + appended_[row] - slots);
+  }
 }
 
 StateTransaction::~StateTransaction() {
   if (committed_) return;
   if (saved_) std::swap(state_.cache, *saved_);
-  if (saved_ || state_.cached == 0) state_.held_from = held_from_;
+  for (size_t row = 0; row < appended_.size(); ++row)
+    if (saved_ || state_.tokens[row] == 0) state_.held_from[row] = held_from_[row];
 }
 
 void StateTransaction::commit() {
   committed_ = true;
-  state_.cached += tokens_;
+  for (size_t row = 0; row < appended_.size(); ++row) state_.tokens[row] += appended_[row];
   state_.end_call();
 }
 
@@ -131,8 +139,8 @@ TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64
          std::to_string(impl_->buffer_size()) + " float32 values each", std::to_string(buffer_size));
   expect(cached_tokens >= 0 && cached_tokens <= max_tokens, kWho, "cached_tokens",
          "0.." + std::to_string(max_tokens), std::to_string(cached_tokens));
-  impl_->cached = cached_tokens;
-  impl_->held_from = impl_->oldest();
+  std::fill(impl_->tokens.begin(), impl_->tokens.end(), cached_tokens);
+  std::fill(impl_->held_from.begin(), impl_->held_from.end(), impl_->oldest(0));
   impl_->import_from(k_cache, v_cache);
 }
 
@@ -146,21 +154,41 @@ int64_t TransformerState::head_dim() const { return impl_->cache.head_dim(); }
 int64_t TransformerState::max_tokens() const { return impl_->max_tokens; }
 int64_t TransformerState::window() const { return impl_->window; }
 int64_t TransformerState::capacity() const { return impl_->capacity(); }
-int64_t TransformerState::cached_tokens() const { return impl_->cached; }
+int64_t TransformerState::cached_tokens() const { return impl_->cached(); }
+int64_t TransformerState::tokens(int64_t row) const {
+  expect(row >= 0 && row < batch_size(), kWho, "row", "0.." + std::to_string(batch_size() - 1),
+         std::to_string(row));
+  return impl_->tokens_of(row);
+}
 
 void TransformerState::set_cached_tokens(int64_t n) {
-  expect(n >= 0 && n <= impl_->cached, kWho, "cached_tokens", "0.." + std::to_string(impl_->cached),
+  expect(n >= 0 && n <= impl_->cached(), kWho, "cached_tokens", "0.." + std::to_string(impl_->cached()),
          std::to_string(n));
-  const int64_t needed = impl_->window > 0 ? std::max<int64_t>(0, n - impl_->window) : 0;
-  expect(n == 0 || needed >= impl_->held_from, kWho, "cached_tokens",
-         "a number of tokens whose window is still cached", std::to_string(n));
+  for (int64_t row = 0; row < batch_size(); ++row) {
+    const int64_t left = std::min(n, impl_->tokens_of(row));
+    const int64_t needed = impl_->window > 0 ? std::max<int64_t>(0, left - impl_->window) : 0;
+    expect(left == 0 || needed >= impl_->held_from[static_cast<size_t>(row)], kWho, "cached_tokens",
+           "a number of tokens whose window is still cached", std::to_string(n));
+  }
   impl_->begin_call();
-  impl_->cached = n;
-  if (n == 0) impl_->held_from = 0;
+  for (int64_t& tokens : impl_->tokens) tokens = std::min(tokens, n);
+  if (n == 0) std::fill(impl_->held_from.begin(), impl_->held_from.end(), 0);
   impl_->end_call();
 }
 
 void TransformerState::reset() { impl_->reset(); }
+
+TransformerState TransformerState::copy() {
+  impl_->begin_call();
+  TransformerState other(batch_size(), n_kv_heads(), head_dim(), 1, 0);
+  Impl& to = other.impl();
+  to.max_tokens = impl_->max_tokens;
+  to.window = impl_->window;
+  to.tokens = impl_->tokens;
+  to.held_from = impl_->held_from;
+  to.cache = impl_->cache.copy();
+  return other;
+}
 
 std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
   auto& buffer = impl_->documented[0];
@@ -184,18 +212,21 @@ std::shared_ptr<std::vector<float>> TransformerState::v_cache() {
 
 namespace {
 
+// Rows that are shorter than others end with zeros.
 std::vector<float> chronological(TransformerState::Impl& state, int which) {
   state.begin_call();
   const KvCache& cache = state.cache;
   const int64_t hd = cache.head_dim();
-  const int64_t count = state.cached - state.oldest();
+  const int64_t count = std::min(state.cached(), state.capacity());
   std::vector<float> out(static_cast<size_t>(cache.batch() * cache.kv_heads() * count * hd));
   std::vector<float> other(static_cast<size_t>(hd));
-  float* next = out.data();
+  float* head_out = out.data();
   for (int64_t row = 0; row < cache.batch(); ++row)
-    for (int64_t head = 0; head < cache.kv_heads(); ++head)
-      for (int64_t p = state.oldest(); p < state.cached; ++p, next += hd)
+    for (int64_t head = 0; head < cache.kv_heads(); ++head, head_out += count * hd) {
+      float* next = head_out;
+      for (int64_t p = state.oldest(row); p < state.tokens_of(row); ++p, next += hd)
         cache.read(row, head, p, which == 0 ? next : other.data(), which == 1 ? next : other.data());
+    }
   return out;
 }
 

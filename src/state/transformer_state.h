@@ -2,6 +2,7 @@
 // The inside of TransformerState: the native cache, and the documented buffers while somebody looks at them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -15,17 +16,22 @@ namespace isobit {
 
 struct TransformerState::Impl : LayerState {
   Impl(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
-      : max_tokens(max_tokens), window(window), cache(batch, kv_heads, head_dim, max_tokens, window) {}
+      : max_tokens(max_tokens),
+        window(window),
+        tokens(static_cast<size_t>(batch), 0),
+        held_from(static_cast<size_t>(batch), 0),
+        cache(batch, kv_heads, head_dim, max_tokens, window) {}
 
   int64_t batch_size() const override { return cache.batch(); }
-  int64_t position() const override { return cached; }
+  int64_t tokens_of(int64_t row) const override { return tokens[static_cast<size_t>(row)]; }
   void reset() override;
-  std::unique_ptr<Transaction> begin(int64_t tokens) override;
+  std::unique_ptr<Transaction> begin(std::span<const int64_t> appended) override;
 
   int64_t max_tokens;
   int64_t window;
-  int64_t cached = 0;
-  int64_t held_from = 0;  // oldest position whose slot has not been given to another, or was never filled
+  std::vector<int64_t> tokens;  // cached, by row
+  // By row the oldest position whose slot has not been given to another, or was never filled.
+  std::vector<int64_t> held_from;
   KvCache cache;
   std::shared_ptr<std::vector<float>> documented[2];  // keys, values; null unless somebody asked
 
@@ -33,8 +39,10 @@ struct TransformerState::Impl : LayerState {
   int64_t buffer_size() const { return cache.batch() * cache.kv_heads() * capacity() * cache.head_dim(); }
   /// Where position p of (row, head) lies in a documented buffer.
   int64_t documented_index(int64_t row, int64_t head, int64_t position) const;
-  /// First position that the documented layout holds.
-  int64_t oldest() const { return window > 0 && cached > window ? cached - window : 0; }
+  /// Of the row that is furthest.
+  int64_t cached() const { return *std::max_element(tokens.begin(), tokens.end()); }
+  /// First position of a row that the documented layout holds.
+  int64_t oldest(int64_t row) const { return window > 0 ? std::max<int64_t>(0, tokens_of(row) - window) : 0; }
 
   void export_to(int which, std::vector<float>& buffer) const;
   /// Reads the used part; ValueError when a value is not finite (the cache is as before).
@@ -45,18 +53,18 @@ struct TransformerState::Impl : LayerState {
   void end_call();
 };
 
-/// Keeps a state as it was unless commit() is called: cached_tokens moves only then, and where the call
+/// Keeps a state as it was unless commit() is called: the rows' tokens move only then, and where the call
 /// overwrites slots of a ring that the window still needs, they come back.
 class StateTransaction : public LayerState::Transaction {
  public:
-  StateTransaction(TransformerState::Impl& state, int64_t tokens);
+  StateTransaction(TransformerState::Impl& state, std::span<const int64_t> appended);
   ~StateTransaction() override;
   void commit() override;
 
  private:
   TransformerState::Impl& state_;
-  int64_t tokens_;
-  int64_t held_from_;
+  std::vector<int64_t> appended_;
+  std::vector<int64_t> held_from_;
   bool committed_ = false;
   std::optional<KvCache> saved_;
 };

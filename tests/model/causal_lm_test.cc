@@ -41,7 +41,11 @@ TEST(CausalLM, RefusesIdsAndSizes) {
   expect_error<ValueError>([&] { ragged({5, 0}); }, {"lengths", "1..5", "0"});
   expect_error<ValueError>([&] { ragged({6, 5}); }, {"lengths", "1..5", "6"});
   CausalLMState state = model.allocate_state(2, 5);
-  expect_error<ValueError>([&] { ragged({5, 5}, &state); }, {"lengths", "no state"});
+  ragged({5, 2}, &state);
+  EXPECT_EQ(state.position(), 5);
+  EXPECT_EQ(state.position(1), 2);
+  expect_error<ValueError>([&] { ragged({1, 3}, &state); }, {"state", "room for 1", "5 of max_tokens = 5"});
+  expect_error<ValueError>([&] { state.position(2); }, {"[CausalLMState] row", "0..1", "2"});
 }
 
 TEST(CausalLM, RefusesStates) {

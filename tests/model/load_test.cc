@@ -36,7 +36,7 @@ TEST(Load, DirectoryEqualsMemory) {
     EXPECT_TRUE(same_bits(some_logits(model), some_logits(tiny.load()))) << family;
     EXPECT_EQ(total, static_cast<int64_t>(tiny.weights.map.size()));
     EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
-    EXPECT_EQ(model.max_positions(), 2000);
+    EXPECT_EQ(model.max_positions(), tiny.plan().max_position_embeddings);
     EXPECT_TRUE(model.unused_names().empty());
   }
 }

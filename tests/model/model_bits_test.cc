@@ -75,6 +75,36 @@ TEST_P(Family, AllWaysGiveTheSameBits) {
   });
 }
 
+// Two ragged calls and a step: every row is as if it were alone, and its state ends at its own length.
+TEST_P(Family, RaggedRowsContinue) {
+  const CausalLM model = TinyModel(GetParam()).load();
+  const std::vector<int64_t> first = {7, 19, 1}, second = {3, 1, 9};
+  const std::vector<int64_t> ids = tiny_ids(kBatch, kLength), more = tiny_ids(kBatch, 9, 2),
+                             last = tiny_ids(kBatch, 1, 3);
+  const auto check = [&] {
+    CausalLMState state = model.allocate_state(kBatch, 24);
+    const std::vector<float> a = logits(model, ids, kBatch, kLength, &state, false, first);
+    const std::vector<float> b = logits(model, more, kBatch, 9, &state, true, second);
+    const std::vector<float> c = logits(model, last, kBatch, 1, &state);
+    EXPECT_EQ(state.position(), 21);
+    for (int64_t row = 0; row < kBatch; ++row) {
+      const int64_t n = first[static_cast<size_t>(row)], m = second[static_cast<size_t>(row)];
+      std::vector<int64_t> alone(ids.begin() + row * kLength, ids.begin() + row * kLength + n);
+      alone.insert(alone.end(), more.begin() + row * 9, more.begin() + row * 9 + m);
+      alone.push_back(last[static_cast<size_t>(row)]);
+      const std::vector<float> whole = logits(model, alone, 1, n + m + 1);
+      EXPECT_EQ(state.position(row), n + m + 1);
+      EXPECT_TRUE(same_bits(part(a, kLength, row, 0, n), part(whole, n + m + 1, 0, 0, n)));
+      EXPECT_TRUE(same_bits(part(b, 1, row, 0, 1), part(whole, n + m + 1, 0, n + m - 1, n + m)));
+      EXPECT_TRUE(same_bits(part(c, 1, row, 0, 1), part(whole, n + m + 1, 0, n + m, n + m + 1)));
+      const std::vector<float> padding = part(a, kLength, row, n, kLength);
+      EXPECT_TRUE(same_bits(padding, std::vector<float>(padding.size(), 0.0f)));
+    }
+  };
+  check();
+  on_every_isa(check);
+}
+
 TEST_P(Family, StepIsForwardOfOneToken) {
   const CausalLM model = TinyModel(GetParam()).load();
   const std::vector<int64_t> ids = tiny_ids(2, 6);

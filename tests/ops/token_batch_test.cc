@@ -13,13 +13,15 @@ namespace {
 void check_passes(int64_t batch, int64_t length, int64_t pos0, const std::vector<int64_t>& lengths) {
   std::vector<int64_t> next(static_cast<size_t>(batch), 0);  // token of each row
   int64_t tokens = 0;
-  for (const TokenBatch& pass : make_passes(batch, length, pos0, lengths)) {
+  std::vector<int64_t> begins;  // a different position in each row
+  for (int64_t row = 0; row < batch; ++row) begins.push_back(pos0 + 3 * row);
+  for (const TokenBatch& pass : make_passes(batch, length, begins, lengths)) {
     ASSERT_LE(pass.tokens, KvCache::kMaxAppend);
     int64_t offset = 0;
     for (const Segment& s : pass.segments) {
       ASSERT_GT(s.count, 0);
       ASSERT_EQ(s.offset, offset);
-      ASSERT_EQ(s.pos0, pos0 + next[static_cast<size_t>(s.row)]);
+      ASSERT_EQ(s.pos0, pos0 + 3 * s.row + next[static_cast<size_t>(s.row)]);
       ASSERT_EQ(s.source, s.row * length + next[static_cast<size_t>(s.row)]);
       for (int64_t t = offset; t < offset + s.count; ++t) {
         ASSERT_EQ(&pass.segment_of(t), &s);

@@ -191,8 +191,25 @@ def test_lengths(model):
     for lengths in ([4], [4, 5], [0, 1], [4, 2, 1]):
         with refuses(ValueError, "[CausalLM]", "lengths"):
             model.forward(ids, lengths=lengths)
-    with refuses(ValueError, "[CausalLM]", "lengths"):
-        model.forward(ids, model.allocate_state(2, 8), lengths=[4, 2])
+
+
+def test_ragged_rows_continue_on_a_state(model):
+    ids = np.array([[1, 2, 3, 4], [5, 6, 0, 0]])
+    state = model.allocate_state(2, 8)
+    first = np.asarray(model.forward(ids, state, lengths=[4, 2]))
+    assert state.row_positions == [4, 2] and state.positions == 4
+    twin = copy.copy(state)
+    next_logits = np.asarray(model.step([7, 8], state))
+    assert same(np.asarray(model.step([7, 8], twin)), next_logits)
+    assert same(first, np.asarray(model.forward(ids, lengths=[4, 2])))
+    assert same(next_logits[0], np.asarray(model.forward([[1, 2, 3, 4, 7]], last_only=True))[0])
+    assert same(next_logits[1], np.asarray(model.forward([[5, 6, 8]], last_only=True))[0])
+    assert state.row_positions == [5, 3]
+    layer = state.layers[0]
+    keys = np.asarray(layer.keys())
+    assert not keys[1, :, 3:].any() and keys[1, :, 2].any()
+    with refuses(ValueError, "[TransformerState]", "same number of tokens"):
+        copy.copy(layer)
 
 
 def test_a_layer_with_a_session_is_refused(model):

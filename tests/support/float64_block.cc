@@ -142,6 +142,8 @@ class Block {
       case MlpKind::kGeluTanh:
       case MlpKind::kGeGluTanh:
         return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+      case MlpKind::kRelu2:
+        return x > 0 ? x * x : 0.0;
     }
     return x;
   }

@@ -112,7 +112,8 @@ def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, e
         return name.removeprefix("model.").removeprefix("backbone.")
 
     sources = [source for i in range(plan.n_layers) for source in plan.layer_weights(i)]
-    projections = {bare(name) for key, name, _ in sources if key.endswith("_proj.weight")}
+    ends = ("_proj.weight", "linear.weight", ".down", ".up")  # the last ones: of a shared block
+    projections = {bare(name) for key, name, _ in sources if key.endswith(ends)}
     tables = {bare(name) for name in (plan.embed_name, plan.head_name) if name is not None}
     total = 0
     for info in map(checkpoint.info, checkpoint.names()):

@@ -16,6 +16,27 @@ torch.set_num_threads(1)  # small models, and a machine that may be busy
 TOLERANCE = 2e-5  # of the largest |logit|
 
 
+def random_model(folder, family, fields, seed=0):
+    """A checkpoint whose every tensor is random, so that none can be left out unseen."""
+    torch.manual_seed(seed)
+    config = transformers.AutoConfig.for_model(family, **fields)
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    for name, value in model.named_parameters():
+        with torch.no_grad():
+            if name.endswith("A_log"):
+                value.uniform_(-1.0, 2.0)
+            elif "norm" in name and name.endswith("weight"):
+                value.uniform_(0.5, 1.5)
+            elif name.endswith("embeddings.weight") or name.endswith("embed_tokens.weight"):
+                value.normal_(0.0, 1.0)
+            elif value.dim() > 1:
+                value.normal_(0.0, 1.0 / value.shape[-1] ** 0.5)
+            else:
+                value.uniform_(-1.0, 1.0)
+    model.save_pretrained(folder)
+    return model
+
+
 def load_oracle(folder):
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
