@@ -9,6 +9,7 @@
 
 #include "array_ops.h"
 #include "array_python.h"
+#include "core/fp_env.h"
 #include "errors.h"
 #include "ids.h"
 #include "input.h"
@@ -19,6 +20,9 @@ using namespace nb::literals;
 
 namespace isobit::python {
 namespace {
+
+/// Numbers are converted, compared and added in the library's environment, whatever the host has set.
+using Guarded = nb::call_guard<FpEnv>;
 
 nb::object element(DType dtype, const std::byte* p) {
   return visit_dtype(
@@ -167,7 +171,8 @@ void bind_array(nb::module_& m) {
       nb::sig("def empty(shape: int | collections.abc.Iterable[int], dtype: typing.Any = 'f4', order: str = "
               "'C') -> Array"),
       "Uninitialised.");
-  array.def_static("full", full, "shape"_a.none(), "value"_a.none(), "dtype"_a = "f4", "order"_a = "C",
+  array.def_static("full", full, Guarded(), "shape"_a.none(), "value"_a.none(), "dtype"_a = "f4",
+                   "order"_a = "C",
                    nb::sig("def full(shape: int | collections.abc.Iterable[int], value: float, dtype: "
                            "typing.Any = 'f4', order: str = 'C') -> Array"),
                    "Every element is `value`. ValueError when an integer dtype cannot hold it.");
@@ -177,7 +182,7 @@ void bind_array(nb::module_& m) {
       nb::sig("def frombytes(data: typing.Any, dtype: typing.Any, shape: int | collections.abc.Iterable[int] "
               "| None = None, order: str = 'C') -> Array"),
       "A copy of little-endian element bytes. ValueError when their number does not match `shape`.");
-  array.def_static("from_list", from_list, "values"_a.none(), "dtype"_a.none() = nb::none(),
+  array.def_static("from_list", from_list, Guarded(), "values"_a.none(), "dtype"_a.none() = nb::none(),
                    nb::sig("def from_list(values: typing.Any, dtype: typing.Any = None) -> Array"),
                    "From (nested) lists of numbers; without dtype: f8 if any is a float, else i8. ValueError "
                    "for ragged lists.");
@@ -219,35 +224,35 @@ void bind_array(nb::module_& m) {
       "copy", [](const Array& a, const std::string& o) { return Array::copy_of(a, parse_order(o)); },
       "order"_a = "C", "A writable copy of its own.");
   array.def(
-      "astype", [](const Array& a, nb::handle d) { return a.astype(parse_dtype(d)); }, "dtype"_a.none(),
-      nb::sig("def astype(self, dtype: typing.Any) -> Array"),
+      "astype", [](const Array& a, nb::handle d) { return a.astype(parse_dtype(d)); }, Guarded(),
+      "dtype"_a.none(), nb::sig("def astype(self, dtype: typing.Any) -> Array"),
       "A copy: exact, or rounded to nearest even into a narrower float. ValueError naming the first value "
       "that an integer\n"
       "dtype cannot hold exactly.");
-  array.def("tolist", tolist, nb::sig("def tolist(self) -> typing.Any"),
+  array.def("tolist", tolist, Guarded(), nb::sig("def tolist(self) -> typing.Any"),
             "Nested lists of Python numbers; a number when there are no axes.");
   array.def("tobytes", tobytes, "The element bytes in row-major order.");
   array.def(
-      "min", [](const Array& a) { return extreme(a, false, "Array.min"); }, nb::sig("def min(self) -> float"),
-      "The smallest element.");
+      "min", [](const Array& a) { return extreme(a, false, "Array.min"); }, Guarded(),
+      nb::sig("def min(self) -> float"), "The smallest element.");
   array.def(
-      "max", [](const Array& a) { return extreme(a, true, "Array.max"); }, nb::sig("def max(self) -> float"),
-      "The largest element.");
-  array.def("sum", sum, nb::sig("def sum(self) -> float"),
+      "max", [](const Array& a) { return extreme(a, true, "Array.max"); }, Guarded(),
+      nb::sig("def max(self) -> float"), "The largest element.");
+  array.def("sum", sum, Guarded(), nb::sig("def sum(self) -> float"),
             "Integers exactly; floats added in float64, row-major.");
   array.def(
       "argmax",
       [](const Array& a) { return arg_extreme(a.fortran() ? Array::copy_of(a) : a, true, "Array.argmax"); },
-      "Row-major flat index of the largest element; the lowest among equals.");
+      Guarded(), "Row-major flat index of the largest element; the lowest among equals.");
   array.def("__len__", [](const Array& a) {
     if (a.shape.empty()) throw TypeError("[Array] len: an array without axes has no length");
     return a.shape[0];
   });
-  array.def("__getitem__", indexed, "key"_a.none(),
+  array.def("__getitem__", indexed, Guarded(), "key"_a.none(),
             nb::sig("def __getitem__(self, key: int | slice | tuple[int, ...], /) -> typing.Any"),
             "By integer, integers in a tuple, or a slice of the first axis. Contiguous results share memory, "
             "others are copies.");
-  array.def("__repr__", repr);
+  array.def("__repr__", repr, Guarded());
   array.def_prop_ro("__array_interface__", array_interface,
                     nb::sig("def __array_interface__(self) -> dict[str, typing.Any]"));
   array.def("__dlpack__", dlpack, nb::sig("def __dlpack__(self, **kwargs: typing.Any) -> typing.Any"));

@@ -4,7 +4,6 @@
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -71,19 +70,25 @@ nb::class_<Closable<Source>> bind_source(nb::module_& m, const char* name, const
   const std::string self = name;
   cls.def(
       "names", [](const Class& c) { return c.opened().names(); }, "Tensor names, sorted.");
-  cls.def("__contains__", [](const Class& c, const std::string& n) { return c.opened().contains(n); });
   cls.def(
-      "info", [](const Class& c, const std::string& n) { return c.opened().info(n); }, "name"_a,
+      "__contains__",
+      [](const Class& c, nb::handle n) { return c.opened().contains(read_string(n, c.op, "name")); },
+      "name"_a.none(), nb::sig("def __contains__(self, name: str, /) -> bool"));
+  cls.def(
+      "info", [](const Class& c, nb::handle n) { return c.opened().info(read_string(n, c.op, "name")); },
+      "name"_a.none(), nb::sig("def info(self, name: str) -> TensorInfo"),
       "dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.");
   cls.def(
       "read",
-      [](const Class& c, const std::string& n, const std::string& bf16) -> nb::object {
-        Array a = read(c.opened().view(n), n, bf16, c.op);
+      [](const Class& c, nb::handle name, nb::handle bf16) -> nb::object {
+        const std::string n = read_string(name, c.op, "name");
+        Array a = read(c.opened().view(n), n, read_string(bf16, c.op, "bf16"), c.op);
         const bool packed = a.dtype == DType::U16 && a.shape.size() == 2;
         nb::object array = nb::cast(std::move(a));
         return packed ? nb::module_::import_("isobit.lowbit").attr("BF16Weight")(array) : array;
       },
-      "name"_a, "bf16"_a = "widen", nb::sig("def read(self, name: str, bf16: str = 'widen') -> typing.Any"),
+      "name"_a.none(), "bf16"_a.none() = "widen",
+      nb::sig("def read(self, name: str, bf16: str = 'widen') -> typing.Any"),
       "A tensor as an Array of its own: F32, I32 and I64 as they are, F16 and BF16 widened exactly to "
       "float32; bf16='bits'\n"
       "gives BF16 as u2, a matrix as a lowbit.BF16Weight. TypeError for other dtypes, ValueError when there "
@@ -133,17 +138,30 @@ StridedView read_entry(const std::string& name, nb::handle value) {
   return bytes;
 }
 
-void write(const std::filesystem::path& path, const nb::dict& tensors,
-           const std::optional<std::map<std::string, std::string>>& metadata) {
+// A dict's items at one moment: reading a value can run code that changes the dict.
+nb::list items_of(nb::handle object, const char* argument, const char* expected) {
+  if (!PyDict_Check(object.ptr()))
+    throw TypeError(message("write_safetensors", argument, expected, class_name(object)));
+  return nb::steal<nb::list>(PyDict_Items(object.ptr()));
+}
+
+void write(nb::handle path_object, nb::handle tensors, nb::handle metadata_object) {
+  constexpr const char* kOp = "write_safetensors";
+  const std::filesystem::path path = read_path(path_object, kOp, "path");
   std::map<std::string, TensorView> views;
   std::vector<StridedView> keep;
-  for (const auto& [key, value] : tensors) {
-    const std::string name = read_string(key, "write_safetensors", "name");
-    keep.push_back(read_entry(name, value));
+  for (nb::handle item : items_of(tensors, "tensors", "a dict of tensors by name")) {
+    const std::string name = read_string(item[0], kOp, "name");
+    keep.push_back(read_entry(name, item[1]));
     views[name] = TensorView{keep.back().dtype, keep.back().shape, keep.back().data};
   }
+  std::map<std::string, std::string> metadata;
+  if (!metadata_object.is_none()) {
+    for (nb::handle item : items_of(metadata_object, "metadata", "None or a dict of strings"))
+      metadata[read_string(item[0], kOp, "metadata key")] = read_string(item[1], kOp, "metadata value");
+  }
   nb::gil_scoped_release release;
-  write_safetensors(path, views, metadata.value_or(std::map<std::string, std::string>{}));
+  write_safetensors(path, views, metadata);
 }
 
 }  // namespace
@@ -168,13 +186,15 @@ void bind_checkpoint(nb::module_& m) {
   using File = Closable<SafetensorsFile>;
   bind_source<SafetensorsFile>(m, "SafetensorsFile",
                                "One safetensors file, mapped and checked. ValueError when it is malformed, "
-                               "FileNotFoundError when missing.")
+                               "FileNotFoundError when missing.\n"
+                               "A read of a file that has become shorter since is refused (ValueError); one "
+                               "cut while it is being read\nends the process, as with every mapped file.")
       .def(
           "__init__",
-          [](File* self, const std::filesystem::path& path) {
-            new (self) File{SafetensorsFile(path), "SafetensorsFile"};
+          [](File* self, nb::handle path) {
+            new (self) File{SafetensorsFile(read_path(path, "SafetensorsFile", "path")), "SafetensorsFile"};
           },
-          "path"_a, nb::sig("def __init__(self, path: str | os.PathLike[str]) -> None"))
+          "path"_a.none(), nb::sig("def __init__(self, path: str | os.PathLike[str]) -> None"))
       .def_prop_ro(
           "metadata", [](const File& f) { return f.opened().metadata(); },
           "The strings of the header's __metadata__.");
@@ -185,18 +205,19 @@ void bind_checkpoint(nb::module_& m) {
                           "model.safetensors or a single *.safetensors.")
       .def_static(
           "open",
-          [](const std::filesystem::path& path) {
-            return Directory{Checkpoint::open(path), "Checkpoint"};
+          [](nb::handle path) {
+            return Directory{Checkpoint::open(read_path(path, "Checkpoint", "path")), "Checkpoint"};
           },
-          "path"_a, nb::sig("def open(path: str | os.PathLike[str]) -> Checkpoint"),
+          "path"_a.none(), nb::sig("def open(path: str | os.PathLike[str]) -> Checkpoint"),
           "ValueError for a malformed file or index, FileNotFoundError naming what is missing.");
 
-  m.def("write_safetensors", write, "path"_a, "tensors"_a, "metadata"_a.none() = nb::none(),
+  m.def("write_safetensors", write, "path"_a.none(), "tensors"_a.none(), "metadata"_a.none() = nb::none(),
         nb::sig("def write_safetensors(path: str | os.PathLike[str], tensors: dict[str, typing.Any], "
                 "metadata: dict[str, str] | None = None) -> None"),
-        "Writes {name: (dtype, shape, bytes)} or {name: array} with sorted names, atomically. ValueError "
-        "where the bytes do not\n"
-        "match dtype and shape.");
+        "Writes {name: (dtype, shape, bytes)} or {name: array} with sorted names, atomically: a file that "
+        "is there is replaced\n"
+        "and keeps its mode, a symbolic link its target. ValueError where the bytes do not match dtype and "
+        "shape, and for a path\nwhere something other than a regular file lies.");
 }
 
 }  // namespace isobit::python

@@ -118,7 +118,33 @@ bool read_bool(nb::handle object, const std::string& op, const std::string& argu
 
 std::string read_string(nb::handle object, const std::string& op, const std::string& argument) {
   if (!PyUnicode_Check(object.ptr())) throw TypeError(message(op, argument, "a string", class_name(object)));
-  return nb::cast<std::string>(object);
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+  if (text == nullptr) {
+    PyErr_Clear();
+    throw ValueError(message(op, argument, "a string without lone surrogates",
+                             nb::cast<std::string>(nb::steal<nb::str>(PyObject_ASCII(object.ptr())))));
+  }
+  return {text, static_cast<size_t>(size)};
+}
+
+std::filesystem::path read_path(nb::handle object, const std::string& op, const std::string& argument) {
+  nb::object bytes;
+  if (PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr()) || nb::hasattr(object, "__fspath__")) {
+    PyObject* converted = nullptr;
+    if (PyUnicode_FSConverter(object.ptr(), &converted) != 0) bytes = nb::steal(converted);
+    if (!bytes.is_valid()) PyErr_Clear();
+  } else {
+    throw TypeError(message(op, argument, "a string or an os.PathLike", class_name(object)));
+  }
+  std::string text;
+  if (bytes.is_valid())
+    text.assign(PyBytes_AS_STRING(bytes.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+  if (text.empty())
+    throw ValueError(message(op, argument,
+                             "a non-empty path without a NUL, in the encoding of the file system",
+                             nb::cast<std::string>(nb::steal<nb::str>(PyObject_ASCII(object.ptr())))));
+  return text;
 }
 
 }  // namespace isobit::python

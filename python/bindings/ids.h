@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers from Python: token ids, lengths and counts.
+// Integers, other scalars and paths from Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ int64_t read_int(nanobind::handle object, const std::string& op, const std::stri
 /// One Python number (not bool).
 double read_double(nanobind::handle object, const std::string& op, const std::string& argument);
 bool read_bool(nanobind::handle object, const std::string& op, const std::string& argument);
+/// As UTF-8; ValueError for a lone surrogate, which has none.
 std::string read_string(nanobind::handle object, const std::string& op, const std::string& argument);
+/// A str, bytes or os.PathLike; ValueError for an empty path or one with a NUL.
+std::filesystem::path read_path(nanobind::handle object, const std::string& op, const std::string& argument);
 
 }  // namespace isobit::python

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "errors.h"
+#include "ids.h"
 #include "isobit/error.h"
 
 namespace nb = nanobind;
@@ -67,13 +68,13 @@ std::optional<DType> float_dtype(int64_t bytes) {
 
 // A struct-module format of one native element: "f", "<i", "=l".
 std::optional<DType> format_dtype(const char* format, int64_t bytes) {
-  if (format == nullptr) return DType::U8;
+  if (format == nullptr) return bytes == 1 ? std::optional(DType::U8) : std::nullopt;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (std::strlen(format) != 1) return std::nullopt;
   if (std::strchr("efd", *format)) return float_dtype(bytes);
   if (std::strchr("bhilqn", *format)) return integer_dtype(true, bytes);
   if (std::strchr("BHILQNc", *format)) return integer_dtype(false, bytes);
-  if (*format == '?') return DType::BOOL;
+  if (*format == '?' && bytes == 1) return DType::BOOL;
   return std::nullopt;
 }
 
@@ -128,8 +129,15 @@ StridedView from_buffer(nb::handle object, const std::string& op, const std::str
   StridedView view;
   view.dtype = known(format_dtype(buffer.format, buffer.itemsize), op, argument,
                      std::string("buffer format '") + (buffer.format ? buffer.format : "") + "'");
-  view.shape.assign(buffer.shape, buffer.shape + buffer.ndim);
-  view.strides.assign(buffer.strides, buffer.strides + buffer.ndim);
+  // An exporter may leave both away although they were asked for; ctypes does.
+  if (buffer.shape != nullptr)
+    view.shape.assign(buffer.shape, buffer.shape + buffer.ndim);
+  else if (buffer.ndim > 0)
+    view.shape = {buffer.len / buffer.itemsize};
+  if (buffer.shape != nullptr && buffer.strides != nullptr)
+    view.strides.assign(buffer.strides, buffer.strides + buffer.ndim);
+  else
+    view.strides = contiguous_strides(view.shape, itemsize(view.dtype), false);
   view.data = static_cast<std::byte*>(buffer.buf);
   view.readonly = buffer.readonly != 0;
   view.keep = std::move(held);
@@ -138,7 +146,9 @@ StridedView from_buffer(nb::handle object, const std::string& op, const std::str
 
 StridedView from_dlpack(nb::handle object, const std::string& op, const std::string& argument) {
   nb::object device = object.attr("__dlpack_device__")();
-  if (nb::cast<int>(device[0]) != nb::device::cpu::value)
+  if (!PyTuple_Check(device.ptr()) || PyTuple_Size(device.ptr()) != 2)
+    throw TypeError(message(op, argument, "a __dlpack_device__ of two integers", class_name(device)));
+  if (read_int(device[0], op, argument + ".__dlpack_device__()[0]") != nb::device::cpu::value)
     throw ValueError(message(op, argument, "memory of the CPU",
                              "DLPack device " + nb::cast<std::string>(nb::str(device))));
   // Writable where the exporter allows it. Its own error says best why it cannot export at all.
@@ -161,22 +171,36 @@ StridedView from_dlpack(nb::handle object, const std::string& op, const std::str
 }
 
 StridedView from_interface(nb::handle object, const std::string& op, const std::string& argument) {
-  nb::dict interface = nb::cast<nb::dict>(object.attr("__array_interface__"));
-  const std::string typestr = nb::cast<std::string>(interface["typestr"]);
+  const nb::object given = object.attr("__array_interface__");
+  const auto field = [&](const char* name) {
+    const bool there = PyDict_Check(given.ptr()) && nb::borrow<nb::dict>(given).contains(name);
+    return there ? nb::object(given[name]) : nb::none();
+  };
+  const auto refuse = [&](const char* expected) {
+    throw TypeError(message(op, argument, "an __array_interface__ with " + std::string(expected),
+                            "another one of " + class_name(object)));
+  };
+  const nb::object shape = field("shape"), strides = field("strides"), data = field("data");
+  if (!PyUnicode_Check(field("typestr").ptr())) refuse("a typestr");
+  const std::string typestr = read_string(field("typestr"), op, argument + " typestr");
   StridedView view;
   view.dtype = known(typestr_dtype(typestr), op, argument, "typestr '" + typestr + "'");
-  view.shape = nb::cast<std::vector<int64_t>>(interface["shape"]);
+  if (!PyTuple_Check(shape.ptr())) refuse("a shape");
+  for (nb::handle n : shape) view.shape.push_back(read_int(n, op, argument + " shape"));
   checked_size(view.shape, itemsize(view.dtype));
   view.strides = contiguous_strides(view.shape, itemsize(view.dtype), false);
-  if (interface.contains("strides") && !nb::object(interface["strides"]).is_none())
-    view.strides = nb::cast<std::vector<int64_t>>(interface["strides"]);
-  if (!interface.contains("data") || !nb::isinstance<nb::tuple>(interface["data"]) ||
-      view.strides.size() != view.shape.size())
-    throw TypeError(
-        message(op, argument, "an __array_interface__ with data (pointer, read-only)", class_name(object)));
-  nb::tuple data = nb::cast<nb::tuple>(interface["data"]);
-  view.data = reinterpret_cast<std::byte*>(nb::cast<uintptr_t>(data[0]));
-  view.readonly = nb::cast<bool>(data[1]);
+  if (!strides.is_none()) {
+    if (!PyTuple_Check(strides.ptr()) ||
+        static_cast<size_t>(PyTuple_Size(strides.ptr())) != view.shape.size())
+      refuse("strides as its shape");
+    view.strides.clear();
+    for (nb::handle n : strides) view.strides.push_back(read_int(n, op, argument + " strides"));
+  }
+  if (!PyTuple_Check(data.ptr()) || PyTuple_Size(data.ptr()) != 2) refuse("data (pointer, read-only)");
+  uintptr_t address = 0;
+  if (!nb::try_cast(nb::object(data[0]), address)) refuse("data (pointer, read-only)");
+  view.data = reinterpret_cast<std::byte*>(address);
+  view.readonly = PyObject_IsTrue(nb::object(data[1]).ptr()) != 0;
   view.keep = std::make_shared<HeldObject>(object);
   return view;
 }

@@ -144,7 +144,8 @@ LoadOptions load_options(nb::handle max_positions, nb::handle progress, const st
   return options;
 }
 
-Model load(const std::filesystem::path& path, const LoadOptions& options) {
+Model load(nb::handle path_object, const LoadOptions& options) {
+  const std::filesystem::path path = read_path(path_object, kOp, "path");
   nb::gil_scoped_release release;
   return Model{std::make_shared<const isobit::CausalLM>(isobit::CausalLM::load(path, options))};
 }
@@ -162,21 +163,21 @@ void bind_model(nb::module_& m) {
   nb::class_<Model> model(m, "CausalLM", "The compiled half of isobit.models.CausalLM.");
   model.def(
       "__init__",
-      [](Model* self, const std::filesystem::path& path, nb::handle max_positions, nb::handle progress,
+      [](Model* self, nb::handle path, nb::handle max_positions, nb::handle progress,
          const std::string& weight_format, const std::string& embed_format,
          const std::string& numeric_profile) {
         new (self) Model(
             load(path, load_options(max_positions, progress, weight_format, embed_format, numeric_profile)));
       },
-      "path"_a, "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a, "embed_format"_a,
+      "path"_a.none(), "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a, "embed_format"_a,
       "numeric_profile"_a,
       nb::sig("def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: "
               "typing.Any, weight_format: str, embed_format: str, numeric_profile: str) -> None"));
   model.def_static(
-      "check", [](const std::filesystem::path& path) { return isobit::CausalLM::check(path); }, "path"_a,
-      nb::sig("def check(path: str | os.PathLike[str]) -> list[str]"),
-      "Raises what load would for the config and the tensors' names, without reading a weight. Returns the "
-      "names that load\nwould leave unread.");
+      "check", [](nb::handle path) { return isobit::CausalLM::check(read_path(path, kOp, "path")); },
+      "path"_a.none(), nb::sig("def check(path: str | os.PathLike[str]) -> list[str]"),
+      "Raises what load would for the config and the tensors' names, shapes and dtypes, without reading a "
+      "weight. Returns the\nnames that load would leave unread.");
   model.def(
       "__init__",
       [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,

@@ -10,6 +10,13 @@ namespace nb = nanobind;
 namespace isobit::python {
 namespace {
 
+// The items of a list or tuple at one moment: a subclass may say another length, or change while it is read.
+nb::tuple items_of(nb::handle row) {
+  nb::object items = nb::steal(PySequence_Tuple(row.ptr()));
+  if (!items.is_valid()) throw nb::python_error();
+  return nb::borrow<nb::tuple>(items);
+}
+
 // The lengths along the first items; bounded, because a list can contain itself.
 std::vector<int64_t> leading_shape(nb::handle object, size_t max_axes, const std::string& op,
                                    const std::string& argument) {
@@ -19,9 +26,10 @@ std::vector<int64_t> leading_shape(nb::handle object, size_t max_axes, const std
     if (shape.size() == max_axes)
       throw ValueError(
           message(op, argument, "at most " + std::to_string(max_axes) + " axes", "a deeper list"));
-    shape.push_back(PySequence_Size(level.ptr()));
+    const nb::tuple items = items_of(level);
+    shape.push_back(static_cast<int64_t>(items.size()));
     if (shape.back() == 0) break;
-    level = level[0];
+    level = items[0];
   }
   return shape;
 }
@@ -32,8 +40,10 @@ bool collect(nb::handle object, size_t axis, NestedList& list) {
     list.items.push_back(nb::borrow(object));
     return !is_row;
   }
-  if (!is_row || PySequence_Size(object.ptr()) != list.shape[axis]) return false;
-  for (nb::handle item : nb::iter(object)) {
+  if (!is_row) return false;
+  const nb::tuple items = items_of(object);
+  if (static_cast<int64_t>(items.size()) != list.shape[axis]) return false;
+  for (nb::handle item : items) {
     if (!collect(item, axis + 1, list)) return false;
   }
   return true;

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "errors.h"
+#include "ids.h"
 #include "isobit/error.h"
 #include "isobit/model_plan.h"
 #include "mamba.h"
@@ -18,7 +19,8 @@ using namespace nb::literals;
 namespace isobit::python {
 namespace {
 
-size_t layer_index(const ModelPlan& plan, int64_t i) {
+size_t layer_index(const ModelPlan& plan, nb::handle object) {
+  const int64_t i = read_int(object, "ModelPlan", "i");
   if (i < 0 || i >= plan.n_layers || static_cast<size_t>(i) >= plan.layer_weights.size()) {
     throw nb::index_error(
         message("ModelPlan", "layer", "0.." + std::to_string(plan.n_layers - 1), std::to_string(i)).c_str());
@@ -26,7 +28,7 @@ size_t layer_index(const ModelPlan& plan, int64_t i) {
   return static_cast<size_t>(i);
 }
 
-nb::list layer_weights(const ModelPlan& plan, int64_t i) {
+nb::list layer_weights(const ModelPlan& plan, nb::handle i) {
   nb::list result;
   for (const WeightSource& source : plan.layer_weights[layer_index(plan, i)]) {
     nb::object rows = nb::none();
@@ -39,9 +41,8 @@ nb::list layer_weights(const ModelPlan& plan, int64_t i) {
 }
 
 // Keywords of TransformerBlock for one layer; `sizes` also the head counts.
-nb::dict keywords(const ModelPlan& plan, int64_t i, bool sizes) {
-  const size_t layer = layer_index(plan, i);
-  if (plan.is_mamba(i)) return mamba_options_dict(*plan.mamba_layers[layer]);
+nb::dict keywords(const ModelPlan& plan, size_t layer, bool sizes) {
+  if (plan.is_mamba(static_cast<int64_t>(layer))) return mamba_options_dict(*plan.mamba_layers[layer]);
   nb::dict d = options_dict(plan.layers[layer]);
   if (!sizes) {
     for (const char* key : {"n_heads", "n_kv_heads", "head_dim"}) nb::del(d[key]);
@@ -55,12 +56,16 @@ void bind_plan(nb::module_& m) {
   nb::class_<HFConfig>(m, "HFConfig", "A parsed config.json.")
       .def_static(
           "from_text",
-          [](const std::string& text, const std::filesystem::path& path) {
-            return HFConfig::from_text(text, path);
+          [](const std::string& text, nb::handle path) {
+            return HFConfig::from_text(
+                text, path.is_none() ? std::filesystem::path() : read_path(path, "HFConfig", "path"));
           },
-          "text"_a, "path"_a, nb::sig("def from_text(text: str, path: str | os.PathLike[str]) -> HFConfig"))
-      .def_static("from_json", &HFConfig::from_json, "path"_a,
-                  nb::sig("def from_json(path: str | os.PathLike[str]) -> HFConfig"))
+          "text"_a, "path"_a.none(),
+          nb::sig("def from_text(text: str, path: str | os.PathLike[str] | None) -> HFConfig"))
+      .def_static(
+          "from_json",
+          [](nb::handle path) { return HFConfig::from_json(read_path(path, "HFConfig", "path")); },
+          "path"_a.none(), nb::sig("def from_json(path: str | os.PathLike[str]) -> HFConfig"))
       .def_prop_ro("model_type", &HFConfig::model_type)
       .def_prop_ro(
           "path",
@@ -98,10 +103,10 @@ void bind_plan(nb::module_& m) {
       nb::sig("def block_kwargs(self) -> dict[str, typing.Any]"),
       "The keywords that build layer 0 as a block.");
   plan.def(
-      "layer_kwargs", [](const ModelPlan& p, int64_t i) { return keywords(p, i, true); }, "i"_a,
-      nb::sig("def layer_kwargs(self, i: int) -> dict[str, typing.Any]"),
+      "layer_kwargs", [](const ModelPlan& p, nb::handle i) { return keywords(p, layer_index(p, i), true); },
+      "i"_a.none(), nb::sig("def layer_kwargs(self, i: int) -> dict[str, typing.Any]"),
       "The keywords that build layer i (windows can differ).");
-  plan.def("layer_weights", layer_weights, "i"_a,
+  plan.def("layer_weights", layer_weights, "i"_a.none(),
            nb::sig("def layer_weights(self, i: int) -> list[tuple[str, str, slice | None]]"),
            "[(block key, checkpoint name, rows or None for all)] of layer i.");
   plan.def("checkpoint_names", &ModelPlan::checkpoint_names,

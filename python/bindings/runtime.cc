@@ -43,7 +43,9 @@ void bind_runtime(nb::module_& m) {
   m.def("available_isas", &available_isas,
         "The instruction sets of this build that this CPU runs, best first.");
   m.def("active_isa", &active_isa, "The instruction set in use. It cannot change a bit of any result.");
-  m.def("set_isa", &set_isa, "name"_a, "Uses another of available_isas(). ValueError naming them.");
+  m.def(
+      "set_isa", [](nb::handle name) { set_isa(read_string(name, "set_isa", "name")); }, "name"_a.none(),
+      nb::sig("def set_isa(name: str) -> None"), "Uses another of available_isas(). ValueError naming them.");
   m.def("num_threads", &num_threads, "Threads in use. Their number cannot change a bit of any result.");
   m.def(
       "set_num_threads",

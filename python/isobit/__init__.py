@@ -17,7 +17,7 @@ from ._core import (
     set_num_threads,
     version,
 )
-from ._errors import NonFiniteError
+from ._errors import NonFiniteError, NotProvidedError
 from ._modes import numeric_mode, numeric_profile, numeric_profiles, set_numeric_mode, set_numeric_profile
 from .array import Array
 from .mamba import (
@@ -80,7 +80,7 @@ _NOT_PROVIDED = {"SambaStack", "training"}
 
 def __getattr__(name: str) -> NoReturn:
     if name in _NOT_PROVIDED:
-        raise NotImplementedError(f"[isobit] {name}: not provided by version {__version__}")
+        raise NotProvidedError(f"[isobit] {name}: not provided by version {__version__}")
     raise AttributeError(f"module 'isobit' has no attribute {name!r}")
 
 

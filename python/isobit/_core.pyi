@@ -461,7 +461,7 @@ class HFConfig:
     """A parsed config.json."""
 
     @staticmethod
-    def from_text(text: str, path: str | os.PathLike[str]) -> HFConfig: ...
+    def from_text(text: str, path: str | os.PathLike[str] | None) -> HFConfig: ...
     @staticmethod
     def from_json(path: str | os.PathLike[str]) -> HFConfig: ...
     @property
@@ -562,13 +562,15 @@ class TensorInfo:
 class SafetensorsFile:
     """
     One safetensors file, mapped and checked. ValueError when it is malformed, FileNotFoundError when missing.
+    A read of a file that has become shorter since is refused (ValueError); one cut while it is being read
+    ends the process, as with every mapped file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None: ...
     def names(self) -> list[str]:
         """Tensor names, sorted."""
 
-    def __contains__(self, arg: str, /) -> bool: ...
+    def __contains__(self, name: str, /) -> bool: ...
     def info(self, name: str) -> TensorInfo:
         """
         dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.
@@ -597,7 +599,7 @@ class Checkpoint:
     def names(self) -> list[str]:
         """Tensor names, sorted."""
 
-    def __contains__(self, arg: str, /) -> bool: ...
+    def __contains__(self, name: str, /) -> bool: ...
     def info(self, name: str) -> TensorInfo:
         """
         dtype, shape, byte range and file of a tensor. ValueError when there is none of that name.
@@ -624,8 +626,9 @@ def write_safetensors(
     path: str | os.PathLike[str], tensors: dict[str, Any], metadata: dict[str, str] | None = None
 ) -> None:
     """
-    Writes {name: (dtype, shape, bytes)} or {name: array} with sorted names, atomically. ValueError where the bytes do not
-    match dtype and shape.
+    Writes {name: (dtype, shape, bytes)} or {name: array} with sorted names, atomically: a file that is there is replaced
+    and keeps its mode, a symbolic link its target. ValueError where the bytes do not match dtype and shape, and for a path
+    where something other than a regular file lies.
     """
 
 class CausalLMState:
@@ -686,8 +689,8 @@ class CausalLM:
     @staticmethod
     def check(path: str | os.PathLike[str]) -> list[str]:
         """
-        Raises what load would for the config and the tensors' names, without reading a weight. Returns the names that load
-        would leave unread.
+        Raises what load would for the config and the tensors' names, shapes and dtypes, without reading a weight. Returns the
+        names that load would leave unread.
         """
 
     def forward(

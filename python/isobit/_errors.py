@@ -23,3 +23,7 @@ class NonFiniteError(ValueError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class NotProvidedError(NotImplementedError, AttributeError):
+    """A name of the interface that this version does not provide; for hasattr, one that is not there."""

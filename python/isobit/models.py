@@ -19,7 +19,7 @@ from ._core import (
     known_model_types,
     write_safetensors,
 )
-from ._errors import UnsupportedModel
+from ._errors import NotProvidedError, UnsupportedModel
 from .array import Array
 from .mamba import _from_compiled as _mamba_from_compiled
 from .transformer import _from_compiled
@@ -51,6 +51,8 @@ def __getattr__(name: str) -> Any:
         from .text import Tokenizer  # noqa: PLC0415
 
         return Tokenizer
+    if name == "ParallelCausalLM":
+        raise NotProvidedError("[isobit.models] ParallelCausalLM: not provided")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "isobit/error.h"
 
@@ -40,6 +42,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -84,9 +87,10 @@ struct TemporaryFile {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who, size_t max_bytes) {
+MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who, size_t max_bytes)
+    : path_(path), who_(who) {
   stat_regular(-1, path, who);  // before open(), which blocks on a FIFO and may act on a device
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw_errno(who, path, "a readable file");
   size_ = static_cast<size_t>(stat_regular(file.get(), path, who).st_size);
   if (size_ > max_bytes)
@@ -96,10 +100,21 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) throw_errno(who, path, "a file that can be mapped");
   data_ = static_cast<std::byte*>(address);
+  fd_ = file.release();
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void MappedFile::check_whole() const {
+  if (fd_ < 0) return;
+  const auto now = static_cast<size_t>(stat_regular(fd_, path_, who_).st_size);
+  if (now < size_)
+    throw ValueError(message(who_, path_,
+                             "the " + std::to_string(size_) + " bytes that it had when it was opened",
+                             std::to_string(now)));
 }
 
 void MappedFile::drop(size_t begin, size_t end) const {
@@ -118,10 +133,24 @@ std::filesystem::file_type file_type_at(const std::filesystem::path& path, const
   return type;
 }
 
-void write_atomically(const std::filesystem::path& path,
+namespace {
+
+/// Where a path leads, also where nothing lies at its end. A loop of links has been refused before.
+std::filesystem::path followed(std::filesystem::path path) {
+  std::error_code error;
+  while (std::filesystem::is_symlink(path, error))
+    path = path.parent_path() / std::filesystem::read_symlink(path);
+  return path;
+}
+
+}  // namespace
+
+void write_atomically(const std::filesystem::path& link,
                       const std::vector<std::span<const std::byte>>& pieces, const std::string& who) {
-  if (file_type_at(path, who) == std::filesystem::file_type::directory)
-    throw ValueError(message(who, path, "a file name", "a directory"));
+  std::optional<mode_t> mode;
+  if (file_type_at(link, who) != std::filesystem::file_type::not_found)
+    mode = stat_regular(-1, link, who).st_mode & 07777;
+  const std::filesystem::path path = followed(link);
   static std::atomic<uint64_t> counter{0};
   const std::filesystem::path directory = path.has_parent_path() ? path.parent_path() : ".";
   std::string name(".");
@@ -129,12 +158,15 @@ void write_atomically(const std::filesystem::path& path,
       path.filename().string() + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
   TemporaryFile temporary{directory / name};
   {
-    const Descriptor file(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const Descriptor file(
+        ::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.value_or(0666) & 0666));
     if (file.get() < 0) {
       temporary.renamed = true;  // not created by us: leave whatever has that name
       throw_errno(who, path, "a directory that can be written");
     }
     for (const auto& piece : pieces) write_all(file.get(), piece, path, who);
+    // After the data: a mode without write permission is no hindrance, and writing clears set-user-id.
+    if (mode && ::fchmod(file.get(), *mode) != 0) throw_errno(who, path, "a mode that can be kept");
     if (::fsync(file.get()) != 0) throw_errno(who, path, "a file that reaches the disk");
   }
   if (::rename(temporary.path.c_str(), path.c_str()) != 0)

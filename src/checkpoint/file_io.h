@@ -24,10 +24,16 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  /// ValueError where the file has become shorter than what is mapped: touching the lost pages would end the
+  /// process. What is cut off after the check is not seen.
+  void check_whole() const;
   /// Tells the kernel that the whole pages inside [begin, end) will not be needed again; they stay readable.
   void drop(size_t begin, size_t end) const;
 
  private:
+  std::filesystem::path path_;
+  std::string who_;
+  int fd_ = -1;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
@@ -37,7 +43,8 @@ class MappedFile {
 std::filesystem::file_type file_type_at(const std::filesystem::path& path, const std::string& who);
 
 /// Replaces `path` by the concatenation of the pieces: temporary file in the same directory, fsync, rename.
-/// On any throw the old file is as before.
+/// Symbolic links are followed, a file that is there keeps its mode, and anything there that is no regular
+/// file is refused. On any throw the old file is as before.
 void write_atomically(const std::filesystem::path& path,
                       const std::vector<std::span<const std::byte>>& pieces, const std::string& who);
 

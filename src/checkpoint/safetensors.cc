@@ -48,6 +48,7 @@ TensorView SafetensorsFile::view(const std::string& name) const {
   if (!dtype)
     throw TypeError("[SafetensorsFile] " + impl_->path.string() + ": tensor " + quote(name) +
                     ": expected a dtype that can be read, got " + quote(found.dtype));
+  impl_->file.check_whole();
   return {*dtype, found.shape, impl_->file.bytes().data() + impl_->header.data_begin + found.begin};
 }
 

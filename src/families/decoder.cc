@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
 // A config is hostile until checked: these bound what the plan itself takes, far above any real model.
 constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxHeadDim = 8192;
+constexpr int64_t kMaxHeadDim = 512;              // as attention
 constexpr int64_t kMaxMatrix = int64_t{1} << 40;  // elements
 
 void refuse_unsupported(const ConfigFields& config, const ClassDefaults& defaults) {
@@ -56,7 +56,7 @@ int64_t read_head_dim(const ConfigFields& config, const ClassDefaults& defaults,
 }
 
 void check_matrices(const ConfigFields& config, const ModelPlan& plan) {
-  const int64_t width = plan.n_heads * plan.head_dim;  // below 2^31 * 2^13
+  const int64_t width = plan.n_heads * plan.head_dim;  // below 2^31 * 2^9
   if (width > kMaxExtent) config.refuse("num_attention_heads", "num_attention_heads * head_dim below 2^31");
   const std::pair<const char*, int64_t> rows[] = {{"vocab_size", plan.vocab_size},
                                                   {"intermediate_size", plan.intermediate},

@@ -38,6 +38,8 @@ class Loader {
     set_formats();
     resolve_names();
     check_unused();
+    check_top();
+    for (int64_t i = 0; i < plan_.n_layers; ++i) check_layer(i);
   }
 
   void load() {
@@ -120,8 +122,14 @@ class Loader {
 
   TensorView view(const std::string& wanted) const { return source_.view(names_.at(wanted)); }
 
+  void check_dtype(const std::string& wanted, const TensorView& t) const {
+    if (t.dtype != DType::F32 && t.dtype != DType::F16 && t.dtype != DType::BF16)
+      throw TypeError(refusal(kWho, wanted, "F32, F16 or BF16", dtype_name(t.dtype)));
+  }
+
   TensorView matrix(const std::string& wanted) const {
     TensorView t = view(wanted);
+    check_dtype(wanted, t);
     const std::vector<int64_t> shape = {plan_.vocab_size, plan_.d_model};
     if (t.shape != shape)
       throw ValueError(
@@ -142,6 +150,21 @@ class Loader {
            std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
   }
 
+  TensorView final_norm() const {
+    TensorView norm = view(plan_.norm_name);
+    check_dtype(plan_.norm_name, norm);
+    expect(norm.shape == std::vector<int64_t>{plan_.d_model}, kWho, plan_.norm_name,
+           "shape (d_model,) = (" + std::to_string(plan_.d_model) + ",)",
+           std::to_string(norm.size()) + " values");
+    return norm;
+  }
+
+  void check_top() const {
+    for (const std::string& name : {plan_.embed_name, plan_.head_name})
+      if (names_.contains(name)) matrix(name);
+    final_norm();
+  }
+
   template <typename Done>
   void load_top(Done& done) {
     const bool has_embed = names_.contains(plan_.embed_name), has_head = names_.contains(plan_.head_name);
@@ -149,10 +172,7 @@ class Loader {
     // does.
     model_.tied = plan_.tie_embeddings &&
                   (!has_embed || !has_head || same_bytes(matrix(plan_.embed_name), matrix(plan_.head_name)));
-    const TensorView norm = view(plan_.norm_name);
-    expect(norm.shape == std::vector<int64_t>{plan_.d_model}, kWho, plan_.norm_name,
-           "shape (d_model,) = (" + std::to_string(plan_.d_model) + ",)",
-           std::to_string(norm.size()) + " values");
+    const TensorView norm = final_norm();
     model_.final_norm.eps = static_cast<float>(plan_.norm_eps);
     model_.final_norm.weight.resize(static_cast<size_t>(plan_.d_model));
     widen_to_f32(norm, model_.final_norm.weight.data());
@@ -169,9 +189,9 @@ class Loader {
     done(1 + has_embed + has_head);
   }
 
-  /// Returns how many tensors it has read.
-  int64_t load_layer(int64_t i) {
-    const auto index = static_cast<size_t>(i);
+  static std::string layer_name(int64_t i) { return std::string(kWho) + " layer " + std::to_string(i); }
+
+  WeightMap layer_weights(size_t index) const {
     WeightMap weights;
     for (const WeightSource& w : plan_.layer_weights[index]) {
       TensorView t = view(w.checkpoint_name);
@@ -184,12 +204,32 @@ class Loader {
       weights.emplace(w.block_key, std::move(t));
     }
     check_fused_rows(index);
-    const std::string who = std::string(kWho) + " layer " + std::to_string(i);
-    model_.layers.push_back(make_layer(index, weights, who.c_str()));
-    expect(model_.layers.back()->d_model() == plan_.d_model, who.c_str(),
-           plan_.layer_weights[index].front().block_key,
-           "d_model = " + std::to_string(plan_.d_model) + " values",
-           std::to_string(model_.layers.back()->d_model()));
+    return weights;
+  }
+
+  /// All that load_layer refuses but non-finite values.
+  void check_layer(int64_t i) const {
+    const auto index = static_cast<size_t>(i);
+    const WeightMap weights = layer_weights(index);
+    const std::string who = layer_name(i);
+    const LayerParts parts = plan_.parts_of(i);
+    if (plan_.is_mamba(i)) {
+      const MambaShape shape =
+          check_mamba_layer(weights, *plan_.mamba_layers[index], who.c_str(), extras(index));
+      expect(shape == plan_.mamba_shape, who.c_str(), "weights", "the sizes that the config names", "others");
+    } else {
+      resolve_options(plan_.layers[index], weights, who.c_str(), parts);
+    }
+    const std::string& first = plan_.layer_weights[index].front().block_key;
+    const int64_t d_model = weights.at(first).shape[0];
+    expect(d_model == plan_.d_model, who.c_str(), first,
+           "d_model = " + std::to_string(plan_.d_model) + " values", std::to_string(d_model));
+  }
+
+  /// Returns how many tensors it has read.
+  int64_t load_layer(int64_t i) {
+    const auto index = static_cast<size_t>(i);
+    model_.layers.push_back(make_layer(index, layer_weights(index), layer_name(i).c_str()));
     std::set<std::string> read;  // one tensor can hold several weights
     for (const WeightSource& w : plan_.layer_weights[index]) read.insert(names_.at(w.checkpoint_name));
     for (const std::string& name : read) source_.drop(name);
@@ -201,17 +241,22 @@ class Loader {
     if (!plan_.is_mamba(static_cast<int64_t>(index)))
       return std::make_shared<const TransformerLayer>(
           weights, resolve_options(plan_.layers[index], weights, who, parts), who, parts, plan_.multipliers);
-    MambaExtras extras;
-    extras.parts = parts;
-    extras.multipliers = plan_.multipliers;
-    if (!plan_.layers.empty()) extras.attention = plan_.layers[index];
-    if (parts.shared_block >= 0 && parts.shared_block < static_cast<int64_t>(index))
-      extras.shared =
+    MambaExtras more = extras(index);
+    if (more.shared_elsewhere)
+      more.shared =
           std::dynamic_pointer_cast<const MambaLayer>(model_.layers[static_cast<size_t>(parts.shared_block)])
               ->shared_block();
-    auto layer = make_mamba_layer(weights, *plan_.mamba_layers[index], who, extras);
-    expect(layer->shape() == plan_.mamba_shape, who, "weights", "the sizes that the config names", "others");
-    return layer;
+    return make_mamba_layer(weights, *plan_.mamba_layers[index], who, more);
+  }
+
+  MambaExtras extras(size_t index) const {
+    MambaExtras result;
+    result.parts = plan_.parts_of(static_cast<int64_t>(index));
+    result.multipliers = plan_.multipliers;
+    if (!plan_.layers.empty()) result.attention = plan_.layers[index];
+    const int64_t shared = result.parts.shared_block;
+    result.shared_elsewhere = shared >= 0 && shared < static_cast<int64_t>(index);
+    return result;
   }
 
   /// A tensor that is read in slices must be read whole.

@@ -104,8 +104,7 @@ float* Mamba1Layer::mix(float* in, const TokenBatch& pass, const std::vector<ops
 
 }  // namespace
 
-std::shared_ptr<const MambaLayer> make_mamba1(const WeightMap& weights, const Mamba1Options& o,
-                                              const char* who) {
+MambaShape check_mamba1(const WeightMap& weights, const Mamba1Options& o, const char* who) {
   WeightChecker check(weights, who);
   check.finite_positive("norm_eps", o.norm_eps);
   check.finite_positive("inner_norm_eps", o.inner_norm_eps);
@@ -128,9 +127,13 @@ std::shared_ptr<const MambaLayer> make_mamba1(const WeightMap& weights, const Ma
   check.shape("out_proj.weight", {d, channels});
   check.if_there("out_proj.bias", {d});
   check.no_others();
-  const MambaShape shape = {
+  return {
       .version = 1, .channels = channels, .states = states, .conv_channels = channels, .conv_width = width};
-  return std::make_shared<const Mamba1Layer>(weights, o, shape, who);
+}
+
+std::shared_ptr<const MambaLayer> make_mamba1(const WeightMap& weights, const Mamba1Options& o,
+                                              const char* who) {
+  return std::make_shared<const Mamba1Layer>(weights, o, check_mamba1(weights, o, who), who);
 }
 
 }  // namespace isobit

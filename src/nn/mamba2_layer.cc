@@ -77,8 +77,8 @@ float* Mamba2Layer::mix(float* in, const TokenBatch& pass, const std::vector<ops
 
 }  // namespace
 
-std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Mamba2Options& o,
-                                              const char* who, MambaExtras extras) {
+MambaShape check_mamba2(const WeightMap& weights, const Mamba2Options& o, const char* who,
+                        MambaExtras& extras) {
   WeightChecker check(weights, who);
   check.finite_positive("norm_eps", o.norm_eps);
   check.finite_positive("gated_norm_eps", o.gated_norm_eps);
@@ -117,13 +117,18 @@ std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Ma
   check.if_there("out_proj.bias", {d});
   check_extras(extras, weights, check, d, who);
   check.no_others();
-  const MambaShape shape = {.version = 2,
-                            .channels = channels,
-                            .states = states,
-                            .conv_channels = conv,
-                            .conv_width = width,
-                            .heads = heads,
-                            .head_dim = channels / heads};
+  return {.version = 2,
+          .channels = channels,
+          .states = states,
+          .conv_channels = conv,
+          .conv_width = width,
+          .heads = heads,
+          .head_dim = channels / heads};
+}
+
+std::shared_ptr<const MambaLayer> make_mamba2(const WeightMap& weights, const Mamba2Options& o,
+                                              const char* who, MambaExtras extras) {
+  const MambaShape shape = check_mamba2(weights, o, who, extras);
   return std::make_shared<const Mamba2Layer>(weights, o, shape, extras, who);
 }
 

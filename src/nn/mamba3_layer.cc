@@ -143,8 +143,7 @@ float* Mamba3Layer::mix(float* in, const TokenBatch& pass, const std::vector<ops
 
 }  // namespace
 
-std::shared_ptr<const MambaLayer> make_mamba3(const WeightMap& weights, const Mamba3Options& o,
-                                              const char* who) {
+MambaShape check_mamba3(const WeightMap& weights, const Mamba3Options& o, const char* who) {
   WeightChecker check(weights, who);
   check.finite_positive("norm_eps", o.norm_eps);
   check.finite_positive("a_floor", o.a_floor);
@@ -174,7 +173,6 @@ std::shared_ptr<const MambaLayer> make_mamba3(const WeightMap& weights, const Ma
          "2 * channels + 2 * rank * groups * states + 3 * heads + " + std::to_string(angles) +
              " rows, groups a divisor of the heads",
          std::to_string(rows));
-  const int64_t groups = keys / one_group;
   const std::vector<int64_t> bias_shape =
       ranks ? std::vector<int64_t>{heads, rank, states} : std::vector<int64_t>{heads, states};
   check.shape("block_norm.weight", {d});
@@ -191,14 +189,21 @@ std::shared_ptr<const MambaLayer> make_mamba3(const WeightMap& weights, const Ma
       check.shape(name, {heads, rank, channels / heads});
   check.shape("out_proj.weight", {d, channels});
   check.no_others();
-  const MambaShape shape = {.version = 3,
-                            .channels = channels,
-                            .states = states,
-                            .heads = heads,
-                            .head_dim = channels / heads,
-                            .rank = rank,
-                            .angles = angles};
-  return std::make_shared<const Mamba3Layer>(weights, o, shape, groups, who);
+  return {.version = 3,
+          .channels = channels,
+          .states = states,
+          .heads = heads,
+          .head_dim = channels / heads,
+          .rank = rank,
+          .angles = angles};
+}
+
+std::shared_ptr<const MambaLayer> make_mamba3(const WeightMap& weights, const Mamba3Options& o,
+                                              const char* who) {
+  const MambaShape s = check_mamba3(weights, o, who);
+  const int64_t keys = weights.at("in_proj.weight").shape[0] - 2 * s.channels - 3 * s.heads - s.angles;
+  const int64_t groups = keys / (2 * s.rank * s.states);
+  return std::make_shared<const Mamba3Layer>(weights, o, s, groups, who);
 }
 
 }  // namespace isobit

@@ -103,7 +103,7 @@ void check_extras(MambaExtras& extras, const WeightMap& weights, WeightChecker& 
                   const char* who) {
   if (extras.parts.attention_beside) check_attention(extras.attention, "", d_model, d_model, check, who);
   if (extras.parts.shared_block >= 0)
-    check_shared_block(extras.attention, extras.shared == nullptr, weights, d_model, check, who);
+    check_shared_block(extras.attention, !extras.shared_elsewhere, weights, d_model, check, who);
   if (!weights.contains("post_attention_layernorm.weight")) return;
   check.shape("post_attention_layernorm.weight", {d_model});
   check_mlp(MlpKind::kSwiGlu, weights.contains("down_proj.bias"), "", d_model, weights, check, who);
@@ -122,6 +122,14 @@ void MambaLayer::check_state(const char* who, const LayerStates& state, std::spa
          std::to_string(state.mamba->batch_size()));
   expect(state.mamba->shape == shape_, who, "state", "a state with the sizes of this block", "other sizes");
   if (attention()) attention()->check_state(who, state, more);
+}
+
+MambaShape check_mamba_layer(const WeightMap& weights, const MambaOptions& options, const char* who,
+                             const MambaExtras& extras) {
+  if (const auto* o = std::get_if<Mamba1Options>(&options)) return check_mamba1(weights, *o, who);
+  if (const auto* o = std::get_if<Mamba3Options>(&options)) return check_mamba3(weights, *o, who);
+  MambaExtras resolved = extras;
+  return check_mamba2(weights, std::get<Mamba2Options>(options), who, resolved);
 }
 
 std::shared_ptr<const MambaLayer> make_mamba_layer(const WeightMap& weights, const MambaOptions& options,

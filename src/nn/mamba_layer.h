@@ -26,8 +26,9 @@ namespace isobit {
 /// What a plan gives a layer beside its mixer. An MLP is there where the weights have one.
 struct MambaExtras {
   LayerParts parts;
-  TransformerOptions attention;               ///< of the attention beside, or of the shared block
-  std::shared_ptr<const SharedBlock> shared;  ///< an earlier layer's; null where the weights have it
+  TransformerOptions attention;   ///< of the attention beside, or of the shared block
+  bool shared_elsewhere = false;  ///< whether an earlier layer has the shared block, not the weights
+  std::shared_ptr<const SharedBlock> shared;  ///< the earlier layer's; not needed for checks
   Multipliers multipliers;
 };
 
@@ -85,9 +86,16 @@ class MambaLayer : public Layer {
 void check_extras(MambaExtras& extras, const WeightMap& weights, WeightChecker& check, int64_t d_model,
                   const char* who);
 
-/// Checks names, shapes, dtypes and options, then packs. Throws ValueError or TypeError that begins with
-/// "[who]".
-/// Only version 2 has extras.
+/// Checks names, shapes, dtypes and options and reads no value. Throws ValueError or TypeError that begins
+/// with "[who]".
+MambaShape check_mamba_layer(const WeightMap& weights, const MambaOptions& options, const char* who,
+                             const MambaExtras& extras = {});
+MambaShape check_mamba1(const WeightMap& weights, const Mamba1Options& o, const char* who);
+MambaShape check_mamba2(const WeightMap& weights, const Mamba2Options& o, const char* who,
+                        MambaExtras& extras);
+MambaShape check_mamba3(const WeightMap& weights, const Mamba3Options& o, const char* who);
+
+/// As check_mamba_layer, then packs. Only version 2 has extras.
 std::shared_ptr<const MambaLayer> make_mamba_layer(const WeightMap& weights, const MambaOptions& options,
                                                    const char* who, const MambaExtras& extras = {});
 std::shared_ptr<const MambaLayer> make_mamba1(const WeightMap& weights, const Mamba1Options& o,

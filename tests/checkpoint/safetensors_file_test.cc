@@ -193,7 +193,7 @@ TEST(WriteSafetensors, RefusalsLeaveTheOldFileAndNoOther) {
 
 TEST(WriteSafetensors, PathsThatCannotBeWritten) {
   TempDir dir;
-  expect_error<ValueError>([&] { write_safetensors(dir.path(), {}); }, {"a file name", "a directory"});
+  expect_error<ValueError>([&] { write_safetensors(dir.path(), {}); }, {"a regular file", "a directory"});
   expect_error<FileNotFound>([&] { write_safetensors(dir / "none" / "f", {}); },
                              {"[write_safetensors]", "none"});
 }

@@ -75,6 +75,65 @@ TEST(Load, ParametersAreWhatWasGiven) {
   }
 }
 
+// What a call says when it refuses; "" when it does not.
+template <class Call>
+std::string complaint(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// check reads no weight, and finds all that load finds: the same words for every tensor of another shape or
+// type.
+TEST(Load, CheckRefusesWhatLoadRefuses) {
+  const std::vector<std::byte> zeros(1 << 20);
+  for (const std::string& family : tiny_families()) {
+    const TempDir dir;
+    const TinyModel whole(family);
+    whole.write(dir.path());
+    EXPECT_EQ(complaint([&] { CausalLM::check(dir.path()); }), "") << family;
+    for (const auto& [name, tensor] : whole.weights.map)
+      for (const DType dtype : {DType::F32, DType::F64}) {
+        TinyModel changed(family);
+        TensorView& t = changed.weights.map.at(name);
+        t.dtype = dtype;
+        if (dtype == DType::F32) t.shape.insert(t.shape.begin(), 1);
+        ASSERT_LE(t.size() * itemsize(dtype), static_cast<int64_t>(zeros.size()));
+        t.data = zeros.data();
+        changed.write(dir.path());
+        const std::string said = complaint([&] { CausalLM::check(dir.path()); });
+        EXPECT_NE(said.find("[CausalLM"), said.npos) << family << " " << name << ": " << said;
+        EXPECT_EQ(said, complaint([&] { CausalLM::load(dir.path()); })) << family << " " << name;
+      }
+  }
+}
+
+TEST(Load, CheckReadsTheConfigAgainstTheShapes) {
+  const auto refused = [](const char* field, int64_t value) {
+    const TempDir dir;
+    TinyModel tiny("llama");
+    tiny.config[field] = value;
+    tiny.write(dir.path());
+    EXPECT_NE(complaint([&] { CausalLM::check(dir.path()); }), "") << field << " " << value;
+  };
+  refused("vocab_size", kTinyVocab + 1);
+  refused("num_attention_heads", 8);
+  refused("num_attention_heads", 2);
+  refused("head_dim", 514);
+  refused("head_dim", 1024);
+
+  const TempDir dir;
+  TinyModel tied("llama");
+  tied.config["tie_word_embeddings"] = true;
+  TensorView& head = tied.weights.map.at("lm_head.weight");
+  head.shape = {head.shape[0] / 2, head.shape[1] * 2};
+  tied.write(dir.path());
+  expect_error<ValueError>([&] { CausalLM::check(dir.path()); }, {"lm_head.weight", "(vocab_size, d_model)"});
+}
+
 TEST(Load, PathErrors) {
   const TempDir dir;
   expect_error<FileNotFound>([&] { CausalLM::load(dir / "nowhere"); },

@@ -452,7 +452,11 @@ def test_a_value_that_overflows_inside():
 
 def test_names_that_are_not_provided():
     for name in ("SambaStack", "training"):
-        with refuses(NotImplementedError, name):
+        with pytest.raises(NotImplementedError, match=name):
             getattr(isobit, name)
+        assert not hasattr(isobit, name)
+    with pytest.raises(NotImplementedError, match="ParallelCausalLM"):
+        _ = isobit.models.ParallelCausalLM
+    assert not hasattr(isobit.models, "ParallelCausalLM")
     with refuses(AttributeError, "Mamba4Block"):
         _ = isobit.Mamba4Block

@@ -2,6 +2,9 @@
 """SafetensorsFile, Checkpoint and write_safetensors: round trips and malformed files."""
 
 import json
+import os
+import socket
+import stat
 import struct
 
 import numpy as np
@@ -12,6 +15,7 @@ from support.refusals import refuses
 
 import isobit
 from isobit.models import (
+    CausalLM,
     Checkpoint,
     SafetensorsFile,
     write_safetensors,
@@ -214,3 +218,87 @@ def test_refused_indexes(tmp_path):
     (many / "model-00002-of-00003.safetensors").unlink()
     with refuses(FileNotFoundError, "model-00002-of-00003.safetensors"):
         Checkpoint.open(many)
+
+
+ONE = {"a": np.ones(2, np.float32)}
+
+
+def test_writes_replace_regular_files_only(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    link = tmp_path / "link_to_fifo"
+    link.symlink_to(fifo)
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    for path, kind in ((fifo, "FIFO"), (link, "FIFO"), (directory, "directory")):
+        with refuses(ValueError, "[write_safetensors]", str(path), "a regular file", kind):
+            write_safetensors(path, ONE)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        with refuses(ValueError, "[write_safetensors]", "a socket"):
+            write_safetensors(tmp_path / "s", ONE)
+    assert stat.S_ISFIFO(fifo.stat().st_mode) and link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["directory", "fifo", "link_to_fifo", "s"]
+
+
+def test_writes_follow_links_and_keep_modes(tmp_path):
+    kept = tmp_path / "there" / "a.safetensors"
+    kept.parent.mkdir()
+    kept.write_bytes(b"before")
+    kept.chmod(0o640)
+    links = [tmp_path / "absolute", tmp_path / "relative", tmp_path / "twice"]
+    links[0].symlink_to(kept)
+    links[1].symlink_to("there/a.safetensors")
+    links[2].symlink_to("relative")
+    for i, link in enumerate(links):
+        write_safetensors(link, {"a": np.full(2, i, np.float32)})
+        assert link.is_symlink() and not kept.is_symlink()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o640
+        assert SafetensorsFile(kept).read("a").tolist() == [i, i]
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("there/new")
+    before = os.umask(0o027)
+    try:
+        write_safetensors(dangling, ONE)
+    finally:
+        os.umask(before)
+    assert dangling.is_symlink()
+    assert stat.S_IMODE((tmp_path / "there" / "new").stat().st_mode) == 0o640
+    assert sorted(p.name for p in kept.parent.iterdir()) == ["a.safetensors", "new"]
+
+
+def test_a_file_that_was_cut_since_it_was_opened(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, {"a": np.ones(10000, np.float32)})
+    file, checkpoint = SafetensorsFile(path), Checkpoint.open(path)
+    whole = path.stat().st_size
+    os.truncate(path, 100)
+    for reader in (file, checkpoint):
+        with refuses(ValueError, str(path), f"{whole} bytes", "got 100"):
+            reader.read("a")
+
+
+def test_names_and_paths_of_a_wrong_kind(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, ONE)
+    file = SafetensorsFile(path)
+    with refuses(ValueError, "[SafetensorsFile] name", "surrogates"):
+        file.read("\ud800")
+    with refuses(ValueError, "[SafetensorsFile] name", "surrogates"):
+        file.info("\ud800")
+    with refuses(TypeError, "[SafetensorsFile] name", "int"):
+        file.read(1)
+    with refuses(ValueError, "[write_safetensors] name", "surrogates"):
+        write_safetensors(path, {"\ud800": np.ones(1)})
+    for tensors in (None, [], "a"):
+        with refuses(TypeError, "[write_safetensors] tensors", type(tensors).__name__):
+            write_safetensors(path, tensors)
+    for metadata in ([], {"a": 1}, {1: "a"}):
+        with refuses(TypeError, "[write_safetensors] metadata"):
+            write_safetensors(path, ONE, metadata)
+    for call in (SafetensorsFile, Checkpoint.open, lambda p: write_safetensors(p, ONE), CausalLM.check):
+        for wrong in ("a\0b", "", b""):
+            with refuses(ValueError, "path: expected a non-empty path", "got"):
+                call(wrong)
+        with refuses(TypeError, "path: expected a string or an os.PathLike, got NoneType"):
+            call(None)
