@@ -123,10 +123,14 @@ Array Array::empty(DType dtype, std::vector<int64_t> shape, bool fortran) {
   Array a;
   a.dtype = dtype;
   const int64_t nbytes = checked_size(shape, itemsize(dtype)) * itemsize(dtype);
-  if (nbytes > std::numeric_limits<int64_t>::max() - kAlignment) throw std::bad_alloc();
+  const auto refuse = [nbytes] {
+    throw OutOfMemory(
+        message("Array", "shape", "a size that fits into memory", std::to_string(nbytes) + " bytes"));
+  };
+  if (nbytes > std::numeric_limits<int64_t>::max() - kAlignment) refuse();
   const int64_t padded = (nbytes / kAlignment + 1) * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, static_cast<size_t>(padded));
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) refuse();
   a.keep = std::shared_ptr<void>(memory, std::free);
   a.data = static_cast<std::byte*>(memory);
   a.strides = contiguous_strides(shape, itemsize(dtype), fortran);

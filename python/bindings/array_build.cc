@@ -23,11 +23,11 @@ namespace isobit::python {
 DType parse_dtype(nb::handle dtype) {
   std::string name;
   if (nb::isinstance<nb::str>(dtype)) {
-    name = nb::cast<std::string>(dtype);
+    name = read_string(dtype, "Array", "dtype");
   } else if (nb::hasattr(dtype, "str") && nb::isinstance<nb::str>(dtype.attr("str"))) {
-    name = nb::cast<std::string>(dtype.attr("str"));
+    name = read_string(dtype.attr("str"), "Array", "dtype");
   } else if (nb::hasattr(dtype, "__name__")) {
-    name = nb::cast<std::string>(dtype.attr("__name__"));
+    name = read_string(dtype.attr("__name__"), "Array", "dtype");
   } else {
     throw TypeError(message("Array", "dtype", "one of " + dtype_codes(), class_name(dtype)));
   }
@@ -37,19 +37,15 @@ DType parse_dtype(nb::handle dtype) {
   return info->dtype;
 }
 
-int64_t parse_index(nb::handle value, const char* argument) {
-  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()))
-    throw TypeError(message("Array", argument, "an integer", class_name(value)));
-  const Py_ssize_t n = PyNumber_AsSsize_t(value.ptr(), PyExc_OverflowError);
-  if (n == -1 && PyErr_Occurred()) throw nb::python_error();
-  return n;
-}
+int64_t parse_index(nb::handle value, const char* argument) { return read_int(value, "Array", argument); }
 
 std::vector<int64_t> parse_shape(nb::handle shape) {
   std::vector<int64_t> result;
   if (PyIndex_Check(shape.ptr())) {
     result.push_back(parse_index(shape, "shape"));
   } else {
+    if (!PySequence_Check(shape.ptr()) && !nb::hasattr(shape, "__iter__"))
+      throw TypeError(message("Array", "shape", "an integer or integers", class_name(shape)));
     for (nb::handle extent : nb::iter(shape)) result.push_back(parse_index(extent, "shape"));
   }
   return result;

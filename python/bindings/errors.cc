@@ -44,6 +44,13 @@ void translate(const std::exception_ptr& exception, void*) {
     raise(PyExc_RuntimeError, e.what());
   } catch (const std::filesystem::filesystem_error& e) {
     raise(PyExc_OSError, e.what());
+  } catch (const OutOfMemory& e) {
+    raise(PyExc_MemoryError, e.what());
+  } catch (const std::bad_alloc&) {
+    raise(PyExc_MemoryError, "[isobit] memory: expected enough for the call, got less");
+  } catch (const std::bad_cast&) {
+    raise(PyExc_TypeError,
+          "[isobit] argument: expected an object that was initialised, of the documented type, got another");
   }
 }
 

@@ -64,23 +64,32 @@ std::vector<int64_t> widened(const StridedView& view, const std::string& op, con
 }  // namespace
 
 Ids read_ids(nb::handle object, const std::string& op, const std::string& argument, size_t min_axes,
-             size_t max_axes) {
+             size_t max_axes, int64_t longest) {
+  // Before anything is copied: a broadcast array can say that it is larger than all memory.
+  const auto check_axes = [&](const std::vector<int64_t>& shape) {
+    if (shape.size() < min_axes || shape.size() > max_axes) {
+      const std::string axes = min_axes == max_axes
+                                   ? std::to_string(min_axes)
+                                   : std::to_string(min_axes) + " or " + std::to_string(max_axes);
+      throw ValueError(
+          message(op, argument, axes + (max_axes == 1 ? " axis" : " axes"), "shape " + shape_text(shape)));
+    }
+    if (shape.size() == 2 && shape[1] > longest)
+      throw ValueError(message(op, argument,
+                               "at most " + std::to_string(longest) + " positions (max_positions)",
+                               "shape " + shape_text(shape)));
+  };
   Ids ids;
   if (is_list_or_tuple(object)) {
     NestedList list = read_nested(object, max_axes, op, argument);
     ids.shape = std::move(list.shape);
+    check_axes(ids.shape);
     for (const nb::object& item : list.items) ids.values.push_back(read_int(item, op, argument));
   } else {
-    const StridedView view = made_contiguous(require_array(object, op, argument));
-    ids.values = widened(view, op, argument);
+    StridedView view = require_array(object, op, argument);
     ids.shape = view.shape;
-  }
-  if (ids.shape.size() < min_axes || ids.shape.size() > max_axes) {
-    const std::string axes = min_axes == max_axes
-                                 ? std::to_string(min_axes)
-                                 : std::to_string(min_axes) + " or " + std::to_string(max_axes);
-    throw ValueError(
-        message(op, argument, axes + (max_axes == 1 ? " axis" : " axes"), "shape " + shape_text(ids.shape)));
+    check_axes(ids.shape);
+    ids.values = widened(made_contiguous(std::move(view)), op, argument);
   }
   return ids;
 }
@@ -104,8 +113,8 @@ double read_double(nb::handle object, const std::string& op, const std::string& 
   const double value = PyFloat_AsDouble(object.ptr());
   if (value == -1.0 && PyErr_Occurred()) {
     PyErr_Clear();
-    throw ValueError(message(op, argument, "a number within float64",
-                             "a " + class_name(object) + " that does not convert"));
+    throw ValueError(
+        message(op, argument, "a number within float64", class_name(object) + " that does not convert"));
   }
   return value;
 }

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,10 @@ struct Ids {
 };
 
 /// From an array of any integer type or nested lists and tuples. TypeError for bool and float, ValueError for
-/// ragged lists, values beyond int64 or a number of axes outside [min_axes, max_axes].
+/// ragged lists, values beyond int64, a number of axes outside [min_axes, max_axes], or rows (of two axes)
+/// longer than `longest`.
 Ids read_ids(nanobind::handle object, const std::string& op, const std::string& argument, size_t min_axes,
-             size_t max_axes);
+             size_t max_axes, int64_t longest = std::numeric_limits<int64_t>::max());
 
 /// One Python integer (not bool).
 int64_t read_int(nanobind::handle object, const std::string& op, const std::string& argument);

@@ -237,11 +237,22 @@ StridedView made_contiguous(StridedView view) {
   return Array::copy_of(view);
 }
 
-StridedView require_float32(nb::handle object, const std::string& op, const std::string& argument) {
+StridedView require_float32_view(nb::handle object, const std::string& op, const std::string& argument) {
   StridedView view = require_array(object, op, argument);
   if (view.dtype != DType::F32)
     throw TypeError(message(op, argument, "dtype float32", dtype_name(view.dtype)));
-  return made_contiguous(std::move(view));
+  return view;
+}
+
+StridedView require_float32(nb::handle object, const std::string& op, const std::string& argument) {
+  return made_contiguous(require_float32_view(object, op, argument));
+}
+
+std::string bytes_of(std::initializer_list<int64_t> extents) {
+  int64_t bytes = sizeof(float);
+  for (const int64_t n : extents)
+    if (__builtin_mul_overflow(bytes, n, &bytes)) return "2**63 bytes or more";
+  return std::to_string(bytes) + " bytes";
 }
 
 }  // namespace isobit::python

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -23,8 +24,14 @@ StridedView require_array(nanobind::handle object, const std::string& op, const 
 /// A contiguous and element-aligned row-major view: the same memory where possible, else a copy.
 StridedView made_contiguous(StridedView view);
 
+/// float32 as it lies; TypeError for another element type. For checks of the shape before anything is copied.
+StridedView require_float32_view(nanobind::handle object, const std::string& op, const std::string& argument);
+
 /// float32, as made_contiguous; TypeError for another element type.
 StridedView require_float32(nanobind::handle object, const std::string& op, const std::string& argument);
+
+/// "N bytes" of float32 of the extents, for messages.
+std::string bytes_of(std::initializer_list<int64_t> extents);
 
 /// The class name of an object, for messages.
 std::string class_name(nanobind::handle object);

@@ -59,9 +59,11 @@ std::optional<StridedView> read_out(nb::handle object, const std::string& op,
   if (object.is_none()) return std::nullopt;
   StridedView out = require_array(object, op, "out");
   if (out.dtype != DType::F32) throw TypeError(message(op, "out", "dtype float32", dtype_name(out.dtype)));
-  if (out.shape != shape || !out.c_contiguous() || out.readonly)
-    throw ValueError(message(op, "out", "a writable row-major array of shape " + shape_text(shape),
-                             "shape " + shape_text(out.shape)));
+  const std::string expected = "a writable row-major array of shape " + shape_text(shape);
+  if (out.shape != shape) throw ValueError(message(op, "out", expected, "shape " + shape_text(out.shape)));
+  if (out.readonly) throw ValueError(message(op, "out", expected, "a read-only one"));
+  if (!out.c_contiguous())
+    throw ValueError(message(op, "out", expected, "strides " + shape_text(out.strides)));
   return out;
 }
 

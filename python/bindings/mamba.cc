@@ -221,8 +221,8 @@ nb::dict mamba_options_dict(const MambaOptions& options) {
 
 Array run_mamba(const isobit::MambaBlock& block, nb::handle x, MambaCore* state, nb::handle lengths,
                 bool one_token, const std::string& op) {
-  const StridedView view = require_float32(x, op, "x");
-  const auto& shape = view.shape;
+  StridedView view = require_float32_view(x, op, "x");
+  const std::vector<int64_t> shape = view.shape;
   const std::string d = std::to_string(block.d_model());
   const bool flat = one_token && shape.size() == 2;
   if ((shape.size() != 3 && !flat) || shape[0] < 1 || shape.back() != block.d_model() ||
@@ -231,6 +231,7 @@ Array run_mamba(const isobit::MambaBlock& block, nb::handle x, MambaCore* state,
                              one_token ? "shape (B, " + d + ") or (B, 1, " + d + ") with B >= 1"
                                        : "shape (B, L, " + d + ") with B, L >= 1",
                              shape_text(shape)));
+  view = made_contiguous(std::move(view));
   std::vector<int64_t> rows;
   if (!lengths.is_none()) {
     rows = read_ids(lengths, op, "lengths", 1, 1).values;

@@ -195,7 +195,7 @@ nb::object wrap_mamba_state(std::shared_ptr<MambaCore> core) {
 
 std::shared_ptr<MambaCore> read_mamba_state(nb::handle object, const std::string& op, bool none_allowed) {
   if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<MambaStateObject>(object))
+  if (!nb::isinstance<MambaStateObject>(object) || !nb::inst_ready(object))
     throw TypeError(message(op, "state", "a state of a Mamba block", class_name(object)));
   return nb::cast<const MambaStateObject&>(object).core;
 }

@@ -33,8 +33,8 @@ struct Model {
 };
 
 // [B, L] with B, L >= 1.
-Ids read_prompt(nb::handle ids) {
-  Ids read = read_ids(ids, kOp, "ids", 2, 2);
+Ids read_prompt(const Model& self, nb::handle ids) {
+  Ids read = read_ids(ids, kOp, "ids", 2, 2, self.impl->max_positions());
   if (read.values.empty())
     throw ValueError(message(kOp, "ids", "shape (B, L) with B, L >= 1", shape_text(read.shape)));
   return read;
@@ -55,7 +55,7 @@ Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle le
   ModelState* carried = read_model_state(state, kOp, true);
   std::optional<InUse> use;
   if (carried != nullptr) use.emplace(carried->in_use, kOp);
-  const Ids prompt = read_prompt(ids);
+  const Ids prompt = read_prompt(self, ids);
   const int64_t batch = prompt.shape[0], length = prompt.shape[1], vocab = self.impl->plan().vocab_size;
   std::vector<int64_t> rows;
   if (!lengths.is_none()) {
@@ -73,7 +73,7 @@ Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle le
 Array step(const Model& self, nb::handle ids, nb::handle state) {
   ModelState* carried = read_model_state(state, kOp, false);
   InUse use(carried->in_use, kOp);
-  const Ids column = read_ids(ids, kOp, "ids", 1, 2);
+  const Ids column = read_ids(ids, kOp, "ids", 1, 2, self.impl->max_positions());
   if (column.values.empty() || (column.shape.size() == 2 && column.shape[1] != 1))
     throw ValueError(message(kOp, "ids", "shape (B,) or (B, 1) with B >= 1", shape_text(column.shape)));
   Array logits = Array::empty(DType::F32, {column.shape[0], self.impl->plan().vocab_size});
@@ -103,7 +103,7 @@ OnToken python_callback(nb::handle on_token, int64_t vocab) {
 }
 
 Array generate(const Model& self, nb::handle ids, nb::handle max_new_tokens, nb::handle on_token) {
-  const Ids prompt = read_prompt(ids);
+  const Ids prompt = read_prompt(self, ids);
   const int64_t n = read_int(max_new_tokens, kOp, "max_new_tokens"), batch = prompt.shape[0];
   const auto model = self.impl;
   const OnToken callback = python_callback(on_token, model->plan().vocab_size);
@@ -215,8 +215,11 @@ void bind_model(nb::module_& m) {
   model.def(
       "allocate_state",
       [](const Model& self, nb::handle batch_size, nb::handle max_tokens) {
-        return ModelState(self.impl, read_int(batch_size, kOp, "batch_size"),
-                          read_int(max_tokens, kOp, "max_tokens"));
+        const int64_t batch = read_int(batch_size, kOp, "batch_size"),
+                      tokens = read_int(max_tokens, kOp, "max_tokens");
+        return named_memory(kOp, "batch_size, max_tokens",
+                            std::to_string(batch) + " rows of " + std::to_string(tokens) + " tokens",
+                            [&] { return ModelState(self.impl, batch, tokens); });
       },
       "batch_size"_a.none(), "max_tokens"_a.none(),
       nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> CausalLMState"),

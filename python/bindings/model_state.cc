@@ -71,7 +71,7 @@ void ModelState::release_buffers() {
 
 ModelState* read_model_state(nb::handle object, const std::string& op, bool none_allowed) {
   if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<ModelState>(object))
+  if (!nb::isinstance<ModelState>(object) || !nb::inst_ready(object))
     throw TypeError(message(op, "state", "a CausalLMState", class_name(object)));
   ModelState* state = nb::cast<ModelState*>(object);
   for (const LayerCores& layer : state->layers) {

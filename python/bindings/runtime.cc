@@ -8,7 +8,9 @@
 #include <chrono>
 #include <limits>
 
+#include "errors.h"
 #include "ids.h"
+#include "isobit/error.h"
 #include "isobit/runtime.h"
 
 namespace nb = nanobind;
@@ -51,8 +53,9 @@ void bind_runtime(nb::module_& m) {
       "set_num_threads",
       [](nb::handle n) {
         const int64_t wanted = read_int(n, "set_num_threads", "n");
-        constexpr int64_t kMost = std::numeric_limits<int>::max();
-        set_num_threads(static_cast<int>(wanted < 0 || wanted > kMost ? 0 : wanted));
+        if (wanted < 1 || wanted > std::numeric_limits<int>::max())
+          throw ValueError(message("set_num_threads", "n", "1..1024", std::to_string(wanted)));
+        set_num_threads(static_cast<int>(wanted));
       },
       "n"_a.none(), nb::sig("def set_num_threads(n: int) -> None"), "1..1024, else ValueError.");
   m.def("version", &version, "Version of the library.");

@@ -28,7 +28,7 @@ void match(const char* what, int64_t of_block, int64_t of_state) {
 class Session {
  public:
   Session(nb::handle block_object, nb::handle state_object) {
-    if (!nb::isinstance<Block>(block_object))
+    if (!nb::isinstance<Block>(block_object) || !nb::inst_ready(block_object))
       throw TypeError(message(kOp, "block", "a TransformerBlock", class_name(block_object)));
     block_ = nb::cast<const Block&>(block_object).impl;
     read_state(state_object, kOp, false);

@@ -55,7 +55,10 @@ State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_d
   if (k_cache.is_none()) {
     if (cached != 0)
       throw ValueError(message(kOp, "cached_tokens", "0 without buffers", std::to_string(cached)));
-    core->impl = std::make_shared<isobit::TransformerState>(batch, heads, dim, tokens, span);
+    core->impl = named_memory(
+        kOp, "batch_size, n_kv_heads, head_dim, max_tokens",
+        bytes_of({2, batch, heads, span > 0 ? span : tokens, dim}),
+        [&] { return std::make_shared<isobit::TransformerState>(batch, heads, dim, tokens, span); });
   } else {
     const StridedView k = require_array(k_cache, kOp, "k_cache");
     const int64_t capacity = span > 0 ? span : tokens;
@@ -144,7 +147,7 @@ InUse::InUse(std::shared_ptr<bool> flag, const std::string& op) : flag_(std::mov
 
 StateCore* read_state(nb::handle object, const std::string& op, bool none_allowed) {
   if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<State>(object))
+  if (!nb::isinstance<State>(object) || !nb::inst_ready(object))
     throw TypeError(message(op, "state", "a TransformerState", class_name(object)));
   return nb::cast<const State&>(object).core.get();
 }

@@ -87,8 +87,13 @@ std::shared_ptr<const isobit::TransformerBlock> build(nb::handle weights, const 
 State allocate_state(const Block& self, nb::handle batch_size, nb::handle max_tokens) {
   auto core = std::make_shared<StateCore>();
   core->in_use = std::make_shared<bool>(false);
-  core->impl = std::make_shared<isobit::TransformerState>(self.impl->allocate_state(
-      read_int(batch_size, kOp, "batch_size"), read_int(max_tokens, kOp, "max_tokens")));
+  const int64_t batch = read_int(batch_size, kOp, "batch_size"),
+                tokens = read_int(max_tokens, kOp, "max_tokens");
+  const TransformerOptions& o = self.impl->options();
+  const int64_t heads = o.n_kv_heads.value_or(o.n_heads), kept = o.window > 0 ? o.window : tokens;
+  core->impl = named_memory(
+      kOp, "batch_size, max_tokens", bytes_of({2, batch, heads, kept, o.head_dim.value_or(1)}),
+      [&] { return std::make_shared<isobit::TransformerState>(self.impl->allocate_state(batch, tokens)); });
   return State{std::move(core)};
 }
 
@@ -109,10 +114,16 @@ Weights read_weights(nb::handle weights, const std::string& op) {
 
 Array run_forward(const isobit::TransformerBlock& block, nb::handle x, StateCore* state, nb::handle lengths,
                   const std::string& op) {
-  const StridedView view = require_float32(x, op, "x");
+  StridedView view = require_float32_view(x, op, "x");
   if (view.shape.size() != 3 || view.shape[0] < 1 || view.shape[1] < 1 || view.shape[2] != block.d_model())
     throw ValueError(message(op, "x", "shape (B, L, " + std::to_string(block.d_model()) + ") with B, L >= 1",
                              shape_text(view.shape)));
+  if (view.shape[1] > block.options().max_positions)
+    throw ValueError(message(op, "x",
+                             "at most " + std::to_string(block.options().max_positions) +
+                                 " more positions (max_positions) in a row",
+                             shape_text(view.shape)));
+  view = made_contiguous(std::move(view));
   std::vector<int64_t> rows;
   if (!lengths.is_none()) {
     rows = read_ids(lengths, op, "lengths", 1, 1).values;
@@ -124,8 +135,8 @@ Array run_forward(const isobit::TransformerBlock& block, nb::handle x, StateCore
 }
 
 Array run_step(const isobit::TransformerBlock& block, nb::handle x, StateCore& state, const std::string& op) {
-  const StridedView view = require_float32(x, op, "x");
-  const auto& shape = view.shape;
+  StridedView view = require_float32_view(x, op, "x");
+  const std::vector<int64_t> shape = view.shape;
   const bool flat = shape.size() == 2 && shape[0] >= 1 && shape[1] == block.d_model();
   const bool column = shape.size() == 3 && shape[0] >= 1 && shape[1] == 1 && shape[2] == block.d_model();
   if (!flat && !column) {
@@ -133,7 +144,7 @@ Array run_step(const isobit::TransformerBlock& block, nb::handle x, StateCore& s
     throw ValueError(
         message(op, "x", "shape (B, " + d + ") or (B, 1, " + d + ") with B >= 1", shape_text(shape)));
   }
-  return compute(block, view, shape[0], 1, &state, {});
+  return compute(block, made_contiguous(std::move(view)), shape[0], 1, &state, {});
 }
 
 void bind_transformer(nb::module_& m) {

@@ -83,6 +83,11 @@ def _check_format(fmt: object) -> None:
         raise ValueError(f"[lowbit] fmt: expected one of {', '.join(FORMATS)}, got {fmt!r}")
 
 
+def _check_dict(weights: object) -> None:
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"[lowbit] weights: expected a dict of arrays, got {type(weights).__name__}")
+
+
 def is_packed(value: object) -> bool:
     """Whether it is a BF16Weight or an Int8Weight."""
     return isinstance(value, (BF16Weight, Int8Weight))
@@ -93,6 +98,8 @@ def format_of(weights: Mapping[str, Any]) -> str:
 
     ValueError for two formats in one dict.
     """
+    if not hasattr(weights, "items"):
+        _check_dict(weights)
     first: tuple[str, str] | None = None
     for name, value in weights.items():
         if not isinstance(value, (BF16Weight, Int8Weight)):
@@ -124,6 +131,7 @@ def pack_one(value: Any, fmt: str, name: str = "value") -> Any:
 def pack(weights: Mapping[str, Any], fmt: str) -> dict[str, Any]:
     """A dict with every 2-D float32 array packed; others are passed on as Arrays. Non-float32 is refused."""
     _check_format(fmt)
+    _check_dict(weights)
     packed: dict[str, Any] = {}
     for name, value in weights.items():
         if is_packed(value):

@@ -65,8 +65,11 @@ class HFConfig(Mapping[str, Any]):
     def __init__(self, data: Mapping[str, Any], path: str | os.PathLike[str] | None = None) -> None:
         if not isinstance(data, Mapping):
             raise TypeError(f"[HFConfig] data: expected a mapping, got {type(data).__name__}")
-        origin = "" if path is None else os.fspath(path)
-        self._adopt(_core.HFConfig.from_text(json.dumps(dict(data)), origin))
+        try:
+            text = json.dumps(dict(data))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"[HFConfig] data: expected values that JSON has, got {error}") from None
+        self._adopt(_core.HFConfig.from_text(text, path))
 
     def _adopt(self, compiled: _core.HFConfig) -> None:
         self._compiled = compiled
@@ -76,7 +79,7 @@ class HFConfig(Mapping[str, Any]):
     def from_json(cls, path: str | os.PathLike[str]) -> HFConfig:
         """Reads a file, or config.json in a directory. FileNotFoundError when there is none."""
         config = cls.__new__(cls)
-        config._adopt(_core.HFConfig.from_json(Path(path)))
+        config._adopt(_core.HFConfig.from_json(path))
         return config
 
     @property
@@ -144,6 +147,10 @@ class CausalLM(_core.CausalLM):
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> None:
+        if not isinstance(plan, ModelPlan):
+            raise TypeError(f"[CausalLM] plan: expected a ModelPlan, got {type(plan).__name__}")
+        if not isinstance(weights, Mapping):
+            raise TypeError(f"[CausalLM] weights: expected a dict of arrays, got {type(weights).__name__}")
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
         stored = _modes.stored_format("CausalLM", named, weight_format)
         kept = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
@@ -178,9 +185,9 @@ class CausalLM(_core.CausalLM):
         """
         model = cls.__new__(cls)
         kept = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
-        pickled = _torch_file.find(Path(path))
+        pickled = _torch_file.find(Path(path)) if _names_something(path) else None
         if pickled is None:
-            _core.CausalLM.__init__(model, Path(path), max_positions, progress, *kept)
+            _core.CausalLM.__init__(model, path, max_positions, progress, *kept)
         else:
             plan = plan_for(HFConfig.from_json(path))
             _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *kept)
@@ -246,8 +253,24 @@ class CausalLM(_core.CausalLM):
         )
 
 
+def _names_something(path: Any) -> bool:
+    """Whether a path can be looked at; the extension refuses the others with their names."""
+    return isinstance(path, (str, os.PathLike)) and os.fspath(path) != "" and "\0" not in str(path)
+
+
 def _by_checkpoint_name(plan: ModelPlan, weights: Mapping[str, Any]) -> dict[str, Any]:
     """{"embed", "norm", "head", "layers"} -> arrays by checkpoint name; rows of a fused tensor are joined."""
+    for key in ("embed", "norm", "layers") if plan.head_name is None else ("embed", "norm", "head", "layers"):
+        if key not in weights:
+            raise UnsupportedModel(
+                f"[CausalLM] weights: expected a key {key!r}, got {', '.join(map(str, weights))}"
+            )
+    if not isinstance(weights["layers"], (list, tuple)) or not all(
+        isinstance(layer, Mapping) for layer in weights["layers"]
+    ):
+        raise TypeError(
+            f"[CausalLM] layers: expected a list of dicts of arrays, got {type(weights['layers']).__name__}"
+        )
     named: dict[str, Any] = {plan.embed_name: weights["embed"], plan.norm_name: weights["norm"]}
     if plan.head_name is not None:
         named[plan.head_name] = weights["head"]

@@ -234,7 +234,7 @@ class SambaInference:
 
 
 def _plan(fields: dict[str, Any]) -> _core.ModelPlan:
-    return _core.plan_for(_core.HFConfig.from_text(json.dumps(fields), ""))
+    return _core.plan_for(_core.HFConfig.from_text(json.dumps(fields), None))
 
 
 def _integer(name: str, value: Any, low: int) -> int:

@@ -253,15 +253,30 @@ std::optional<DType> parse_dtype(const std::string& name) {
   return std::nullopt;
 }
 
+/// What another kind of file (a web page, a Git LFS pointer, GGUF) is best known by.
+static std::string not_safetensors(std::span<const std::byte> file) {
+  constexpr size_t kShown = 24;
+  constexpr const char* kHex = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : file.first(std::min(kShown, file.size()))) {
+    const auto c = std::to_integer<unsigned char>(b);
+    if (c >= ' ' && c <= '~' && c != '"' && c != '\\')
+      text += static_cast<char>(c);
+    else
+      text += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
+  }
+  return " (not a safetensors file; it begins with \"" + text + "\")";
+}
+
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& where) {
   uint64_t length = 0;
   if (file.size() < sizeof length)
     throw ValueError(where + ": expected a header length of 8 bytes, got a file of " +
-                     std::to_string(file.size()));
+                     std::to_string(file.size()) + not_safetensors(file));
   std::memcpy(&length, file.data(), sizeof length);
   if (length > kMaxHeaderBytes)
     throw ValueError(where + ": expected a header of at most " + std::to_string(kMaxHeaderBytes) +
-                     " bytes, got " + std::to_string(length));
+                     " bytes, got " + std::to_string(length) + not_safetensors(file));
   if (length > file.size() - sizeof length)
     throw ValueError(where + ": expected a header of " + std::to_string(length) + " bytes, got a file with " +
                      std::to_string(file.size() - sizeof length) + " after the length (a truncated file?)");
@@ -270,7 +285,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, cons
   const std::string_view json(text, length);
   const size_t first = json.find_first_not_of(" \t\r\n");
   if (first == json.npos || json[first] != '{')
-    throw ValueError(where + ": header: expected a JSON object, got text that does not begin with {");
+    throw ValueError(where + ": header: expected a JSON object, got text that does not begin with {" +
+                     not_safetensors(file));
   refuse_nul(json, where + ": header");
   SafetensorsHeader header;
   header.data_begin = sizeof length + length;

@@ -2,6 +2,7 @@
 // Arithmetic on sizes that come from outside, and the wording of refusals.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <new>
 #include <string>
@@ -15,6 +16,12 @@ inline int64_t checked_mul(int64_t a, int64_t b) {
   int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) throw std::bad_alloc();
   return product;
+}
+
+/// The shortest spelling that reads back as the same number.
+inline std::string number_text(double x) {
+  char buffer[32];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, x).ptr};
 }
 
 /// "[who] what: expected ..., got ...".

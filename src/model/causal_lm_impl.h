@@ -35,7 +35,7 @@ struct CausalLM::Impl {
   /// Where hidden states go: all tokens' logits, or only those of each row's last token.
   enum class Want { kAll, kLast };
   void run(std::span<const int64_t> ids, int64_t length, float* logits, CausalLMState& state, Want want,
-           std::span<const int64_t> more) const;
+           std::span<const int64_t> more, bool state_given) const;
   /// normed: [run.tokens, d_model] -> logits.
   void run_head(const float* normed, const TokenBatch& run, float* logits, Faults& faults) const;
 

@@ -72,7 +72,7 @@ void CausalLM::Impl::run_head(const float* normed, const TokenBatch& run, float*
 }
 
 void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t length, float* logits, CausalLMState& state,
-                         Want want, std::span<const int64_t> more) const {
+                         Want want, std::span<const int64_t> more, bool state_given) const {
   const int64_t d = plan.d_model, vocab = plan.vocab_size, n_layers = plan.n_layers;
   const auto batch = static_cast<int64_t>(more.size());
   std::vector<AnyState>& states = state.impl_->layers;
@@ -127,7 +127,7 @@ void CausalLM::Impl::run(std::span<const int64_t> ids, int64_t length, float* lo
       next += run.tokens * d;
     }
   }
-  faults.raise_if_any(kWho);
+  faults.raise_if_any(kWho, state_given);
   transaction.commit();
 }
 
@@ -165,7 +165,8 @@ void CausalLM::forward(std::span<const int64_t> ids, int64_t batch, int64_t leng
                    ", the first at " + std::to_string(cached[static_cast<size_t>(row)]));
     impl_->layers[static_cast<size_t>(i)]->check_state(kWho, inside(layer), more);
   }
-  impl_->run(ids, length, logits, s, last_only ? Impl::Want::kLast : Impl::Want::kAll, more);
+  impl_->run(ids, length, logits, s, last_only ? Impl::Want::kLast : Impl::Want::kAll, more,
+             state != nullptr);
 }
 
 void CausalLM::step(std::span<const int64_t> ids, CausalLMState& state, float* logits) const {

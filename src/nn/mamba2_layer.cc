@@ -85,7 +85,7 @@ MambaShape check_mamba2(const WeightMap& weights, const Mamba2Options& o, const 
   check.positive("n_groups", o.n_groups);
   expect(o.dt_min >= 0 && std::isfinite(static_cast<float>(o.dt_min)) && o.dt_max >= o.dt_min, who,
          "dt_limit", "0 <= lower <= upper, the lower one finite",
-         std::to_string(o.dt_min) + ", " + std::to_string(o.dt_max));
+         number_text(o.dt_min) + ", " + number_text(o.dt_max));
   const int64_t d = check.require("block_norm.weight", 1).shape[0];
   const int64_t heads = check.require("A_log", 1).shape[0];
   const int64_t channels = check.require("out_proj.weight", 2).shape[1];

@@ -148,7 +148,7 @@ MambaShape check_mamba3(const WeightMap& weights, const Mamba3Options& o, const 
   check.finite_positive("norm_eps", o.norm_eps);
   check.finite_positive("a_floor", o.a_floor);
   expect(o.rope_fraction > 0 && o.rope_fraction <= 1, who, "rope_fraction", "a number in (0, 1]",
-         std::to_string(o.rope_fraction));
+         number_text(o.rope_fraction));
   const int64_t d = check.require("block_norm.weight", 1).shape[0];
   const int64_t heads = check.require("dt_bias", 1).shape[0];
   const int64_t channels = check.require("out_proj.weight", 2).shape[1];
@@ -164,8 +164,7 @@ MambaShape check_mamba3(const WeightMap& weights, const Mamba3Options& o, const 
   expect(mimo || rank == 1, who, "B_bias", "one rank where there is no mimo_x", std::to_string(rank));
   // Pairs that turn: half of the fraction's columns, an odd one left out.
   const int64_t angles = static_cast<int64_t>(static_cast<double>(states) * o.rope_fraction) / 2;
-  expect(angles >= 1, who, "rope_fraction", "at least one pair of the states",
-         std::to_string(o.rope_fraction));
+  expect(angles >= 1, who, "rope_fraction", "at least one pair of the states", number_text(o.rope_fraction));
   const int64_t rows = check.require("in_proj.weight", 2).shape[0];
   const int64_t keys = rows - 2 * channels - 3 * heads - angles;
   const int64_t one_group = checked_mul(2 * rank, states);

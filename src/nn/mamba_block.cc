@@ -68,7 +68,7 @@ void MambaBlock::forward(const float* x, int64_t batch, int64_t length, float* o
     layer.forward(h, pass, {.mamba = &s}, *workspace, faults, 0);
     for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
   }
-  faults.raise_if_any(who);
+  faults.raise_if_any(who, state != nullptr);
   transaction->commit();
 }
 

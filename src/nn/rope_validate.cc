@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules for rotary options, checked before anything is computed from them.
-#include <charconv>
 #include <cmath>
 #include <string>
 
-#include "isobit/error.h"
+#include "core/checked.h"
 #include "nn/rope_frequencies.h"
 
 namespace isobit {
 namespace {
-
-std::string text(double x) {
-  char buffer[32];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, x).ptr};
-}
 
 [[noreturn]] void refuse(const std::string& option, const std::string& expected, const std::string& got) {
   throw ValueError("[TransformerBlock] " + option + ": expected " + expected + ", got " + got);
@@ -24,8 +18,8 @@ bool finite(double x) { return std::isfinite(static_cast<float>(x)); }
 bool positive(double x) { return finite(x) && static_cast<float>(x) > 0.0f; }
 
 void need_positive(const std::string& option, const std::optional<double>& x) {
-  if (!x) refuse(option, "a finite number > 0", "nothing");
-  if (!positive(*x)) refuse(option, "a finite number > 0", text(*x));
+  if (!x) refuse(option, "a finite float32 number > 0", "nothing");
+  if (!positive(*x)) refuse(option, "a finite float32 number > 0", number_text(*x));
 }
 
 void allow_positive(const std::string& option, const std::optional<double>& x) {
@@ -34,13 +28,15 @@ void allow_positive(const std::string& option, const std::optional<double>& x) {
 
 // As in Hugging Face's configs, 0 stands for the default.
 void allow_zero_or_positive(const std::string& option, const std::optional<double>& x) {
-  if (x && !positive(*x) && *x != 0.0) refuse(option, "a finite number >= 0 (0: the default)", text(*x));
+  if (x && !positive(*x) && *x != 0.0)
+    refuse(option, "a finite float32 number >= 0 (0: the default)", number_text(*x));
 }
 
 void need_original(const RopeScaling& s) {
   if (s.original_max_position_embeddings > 0) return;
+  const int64_t n = s.original_max_position_embeddings;
   refuse("rope_scaling.original_max_position_embeddings", "an integer > 0",
-         std::to_string(s.original_max_position_embeddings));
+         n == 0 ? "0 or nothing" : std::to_string(n));
 }
 
 void need_factors(const std::string& option, const std::vector<double>& factors, int64_t length) {
@@ -63,7 +59,8 @@ void validate_scaling(const RopeScaling& s, int64_t rope_dim, double theta, int6
       need_original(s);
       if (!(static_cast<float>(*s.high_freq_factor) > static_cast<float>(*s.low_freq_factor))) {
         refuse("rope_scaling.high_freq_factor",
-               "more than low_freq_factor (" + text(*s.low_freq_factor) + ")", text(*s.high_freq_factor));
+               "more than low_freq_factor (" + number_text(*s.low_freq_factor) + ")",
+               number_text(*s.high_freq_factor));
       }
       return;
     case RopeType::kYarn:
@@ -75,7 +72,7 @@ void validate_scaling(const RopeScaling& s, int64_t rope_dim, double theta, int6
       allow_zero_or_positive("rope_scaling.mscale_all_dim", s.mscale_all_dim);
       allow_positive("rope_scaling.attention_factor", s.attention_factor);
       if (!(static_cast<float>(theta) > 1.0f))
-        refuse("rope_theta", "more than 1 with yarn scaling", text(theta));
+        refuse("rope_theta", "more than 1 with yarn scaling", number_text(theta));
       return;
     case RopeType::kLongRope:
       allow_positive("rope_scaling.factor", s.factor);
@@ -112,13 +109,13 @@ void validate_rope(int64_t head_dim, int64_t rope_dim, double rope_theta,
 
   const RopeFrequencies f = rope_frequencies(rope_dim, rope_theta, scaling, max_positions);
   if (!positive(f.attention_factor)) {
-    refuse("rope_scaling.attention_factor", "a finite number > 0", text(f.attention_factor));
+    refuse("rope_scaling.attention_factor", "a finite float32 number > 0", number_text(f.attention_factor));
   }
   for (const float inv : f.inv_freq) {
     const float largest = static_cast<float>(max_positions - 1) * inv;
     if (!std::isfinite(inv) || !std::isfinite(largest)) {
       refuse("rope_theta", "rotation angles that float32 can hold",
-             "inv_freq " + text(inv) + " at theta " + text(rope_theta));
+             "inv_freq " + number_text(inv) + " at theta " + number_text(rope_theta));
     }
   }
 }

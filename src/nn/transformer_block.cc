@@ -73,7 +73,7 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
     layer.forward(h, pass, {.attention = &s}, *workspace, faults, 0);
     for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
   }
-  faults.raise_if_any(kWho);
+  faults.raise_if_any(kWho, state != nullptr);
   transaction->commit();
 }
 

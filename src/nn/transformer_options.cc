@@ -38,7 +38,7 @@ template <class Kind, size_t N>
 const char* spell(const Spellings<Kind, N>& spellings, Kind kind, const char* option) {
   for (const auto& [name, value] : spellings)
     if (value == kind) return name;
-  throw ValueError(std::string("[TransformerOptions] ") + option +
+  throw ValueError(std::string("[TransformerBlock] ") + option +
                    ": expected a member of its enumeration, got " + std::to_string(static_cast<int>(kind)));
 }
 
@@ -49,7 +49,7 @@ Kind parse(const Spellings<Kind, N>& spellings, const std::string& name, const c
     if (name == spelling) return value;
     known += (known.empty() ? "" : ", ") + std::string(spelling);
   }
-  throw ValueError(std::string("[TransformerOptions] ") + option + ": expected one of " + known + ", got \"" +
+  throw ValueError(std::string("[TransformerBlock] ") + option + ": expected one of " + known + ", got \"" +
                    name + "\"");
 }
 

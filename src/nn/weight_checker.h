@@ -29,7 +29,8 @@ class WeightChecker {
   }
   void finite_positive(const char* name, double value) const {
     const float rounded = static_cast<float>(value);
-    expect(std::isfinite(rounded) && rounded > 0, who_, name, "a finite number > 0", std::to_string(value));
+    expect(std::isfinite(rounded) && rounded > 0, who_, name, "a finite float32 number > 0",
+           number_text(value));
   }
   /// A weight that must be there, of rank `rank`.
   const TensorView& require(const std::string& name, size_t rank) const {

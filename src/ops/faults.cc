@@ -49,12 +49,12 @@ void Faults::record(int64_t row, int64_t position, int64_t layer, Stage stage) {
   row_ = row;
 }
 
-void Faults::raise_if_any(const char* who) const {
+void Faults::raise_if_any(const char* who, bool with_state) const {
   if (!any()) return;
   throw NonFiniteError("[" + std::string(who) + "] non-finite value at position " +
                            std::to_string(position_) + ", layer " + std::to_string(layer_) + ", stage '" +
-                           to_string(stage_) + "' (batch row " + std::to_string(row_) +
-                           "); the state is as before the call",
+                           to_string(stage_) + "' (batch row " + std::to_string(row_) + ")" +
+                           (with_state ? "; the state is as before the call" : ""),
                        position_, layer_, to_string(stage_));
 }
 

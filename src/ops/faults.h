@@ -51,7 +51,7 @@ class Faults {
   void record(int64_t row, int64_t position, int64_t layer, Stage stage);
   bool any() const { return position_ != kNone; }
   /// Throws NonFiniteError if anything was recorded.
-  void raise_if_any(const char* who) const;
+  void raise_if_any(const char* who, bool with_state) const;
 
   /// Records every token of the pass with a non-finite value in x[t*ld .. + width) and zeroes those values.
   void sanitize(const TokenBatch& pass, int64_t layer, Stage stage, float* x, int64_t ld, int64_t width);

@@ -98,10 +98,10 @@ TEST(Families, MatrixSizesAreBounded) {
       {"intermediate_size", "2^40 elements", "got 2097152"});
   expect_error<UnsupportedModel>(
       [] {
-        small_plan("llama", {{"num_attention_heads", "1048576"},
+        small_plan("llama", {{"num_attention_heads", "8388608"},
                              {"num_key_value_heads", "1"},
                              {"hidden_size", "2147483647"},
-                             {"head_dim", "4096"}});
+                             {"head_dim", "512"}});
       },
       {"num_attention_heads", "below 2^31"});
 }

@@ -220,8 +220,9 @@ TEST(NonFinite, TheMessageNamesTheFirstRow) {
     const std::vector<float> row = planted.input(true);
     x.insert(x.end(), row.begin(), row.end());
   }
+  TransformerState state = block.allocate_state(3, kLength);
   expect_error<NonFiniteError>(
-      [&] { run(block, x, 3, kLength); },
+      [&] { run(block, x, 3, kLength, &state); },
       {"position 5, layer 0, stage 'query projection'", "batch row 1", "state is as before"});
 }
 

@@ -211,7 +211,7 @@ TEST(ValidateRope, Plain) {
   EXPECT_EQ(plain(16, 7, 1e4, 1), dims + "7");
   EXPECT_EQ(plain(16, 18, 1e4, 1), dims + "18");
   EXPECT_EQ(plain(16, 16, 1e4, 0), "[TransformerBlock] max_positions: expected an integer > 0, got 0");
-  const std::string theta = "[TransformerBlock] rope_theta: expected a finite number > 0, got ";
+  const std::string theta = "[TransformerBlock] rope_theta: expected a finite float32 number > 0, got ";
   EXPECT_EQ(plain(16, 16, 0.0, 1), theta + "0");
   EXPECT_EQ(plain(16, 16, -1.0, 1), theta + "-1");
   EXPECT_EQ(plain(16, 16, std::numeric_limits<double>::quiet_NaN(), 1), theta + "nan");
@@ -226,31 +226,31 @@ TEST(ValidateRope, Scaling) {
   const RopeScaling linear = scaling(RopeType::kLinear);
   const RopeScaling yarn = scaling(RopeType::kYarn);
   EXPECT_EQ(refusal(with(linear, [](auto& s) { s.factor.reset(); })),
-            prefix + "factor: expected a finite number > 0, got nothing");
+            prefix + "factor: expected a finite float32 number > 0, got nothing");
   EXPECT_EQ(refusal(with(linear, [](auto& s) { s.factor = -2.0; })),
-            prefix + "factor: expected a finite number > 0, got -2");
+            prefix + "factor: expected a finite float32 number > 0, got -2");
   EXPECT_EQ(refusal(with(llama3(), [](auto& s) { s.low_freq_factor = 0.0; })),
-            prefix + "low_freq_factor: expected a finite number > 0, got 0");
+            prefix + "low_freq_factor: expected a finite float32 number > 0, got 0");
   EXPECT_EQ(refusal(with(llama3(), [](auto& s) { s.high_freq_factor.reset(); })),
-            prefix + "high_freq_factor: expected a finite number > 0, got nothing");
+            prefix + "high_freq_factor: expected a finite float32 number > 0, got nothing");
   EXPECT_EQ(refusal(with(llama3(), [](auto& s) { s.high_freq_factor = 1.0; })),
             prefix + "high_freq_factor: expected more than low_freq_factor (1), got 1");
   EXPECT_EQ(refusal(with(llama3(), [](auto& s) { s.original_max_position_embeddings = 0; })),
-            prefix + "original_max_position_embeddings: expected an integer > 0, got 0");
+            prefix + "original_max_position_embeddings: expected an integer > 0, got 0 or nothing");
   EXPECT_EQ(refusal(with(yarn, [](auto& s) { s.original_max_position_embeddings = -1; })),
             prefix + "original_max_position_embeddings: expected an integer > 0, got -1");
   EXPECT_EQ(refusal(with(yarn, [](auto& s) { s.beta_fast = -1.0; })),
-            prefix + "beta_fast: expected a finite number >= 0 (0: the default), got -1");
+            prefix + "beta_fast: expected a finite float32 number >= 0 (0: the default), got -1");
   EXPECT_EQ(refusal(with(yarn, [](auto& s) { s.attention_factor = 0.0; })),
-            prefix + "attention_factor: expected a finite number > 0, got 0");
+            prefix + "attention_factor: expected a finite float32 number > 0, got 0");
   EXPECT_EQ(refusal(yarn, 1.0),
             "[TransformerBlock] rope_theta: expected more than 1 with yarn scaling, got 1");
   EXPECT_EQ(refusal(with(longrope(), [](auto& s) { s.short_factor.pop_back(); })),
             prefix + "short_factor: expected 8 numbers (rope_dim / 2), got 7");
   EXPECT_EQ(refusal(with(longrope(), [](auto& s) { s.long_factor[3] = 0.0; })),
-            prefix + "long_factor[3]: expected a finite number > 0, got 0");
+            prefix + "long_factor[3]: expected a finite float32 number > 0, got 0");
   EXPECT_EQ(refusal(with(longrope(), [](auto& s) { s.original_max_position_embeddings = 1; })),
-            prefix + "attention_factor: expected a finite number > 0, got inf");
+            prefix + "attention_factor: expected a finite float32 number > 0, got inf");
   EXPECT_EQ(refusal(scaling(RopeType::kDynamic), 1e4, 4097),
             "[TransformerBlock] max_positions: expected at most "
             "rope_scaling.original_max_position_embeddings (4096) with "

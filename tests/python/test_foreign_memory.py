@@ -72,7 +72,13 @@ def test_lists_that_lie_about_their_length():
 
 class Interface:
     def __init__(self, **fields):
-        self.__array_interface__ = {"version": 3, "typestr": "<f4", "shape": (1,), "data": (8, True), **fields}
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "<f4",
+            "shape": (1,),
+            "data": (8, True),
+            **fields,
+        }
 
 
 @pytest.mark.parametrize(
