@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from isobit.cli.common import ProgressBar
+from isobit.cli.common import ProgressBar, visible
 
 NAME = "convert"
 HELP = "turn a GGUF file into a checkpoint directory"
@@ -22,5 +22,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     with ProgressBar("converting") as progress:
         out = convert(arguments.gguf, arguments.out, force=arguments.force, progress=progress)
-    print(out)
+    print(visible(str(out)))
     return 0
