@@ -15,7 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 made() {
   local name=$1
   shift
-  [ -e "$name" ] && return
+  [ -e "$name" ] && [ ! -e "$name.log" ] && return  # a log that is left tells of a run cut short
+  rm -rf "$name"
   mkdir -p "$(dirname "$name")"
   echo "making $name" >&2
   if "$@" >"$name.log" 2>&1; then

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "checkpoint/helpers.h"
 #include "isobit/error.h"

@@ -3,6 +3,7 @@
 // dtypes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 

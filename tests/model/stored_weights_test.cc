@@ -3,6 +3,7 @@
 // bfloat16 the bits of the float32 load, in every family.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "checkpoint/helpers.h"

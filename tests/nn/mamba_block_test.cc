@@ -3,6 +3,7 @@
 // and number of threads; and what a call leaves behind when it fails.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "checkpoint/helpers.h"

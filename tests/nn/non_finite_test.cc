@@ -4,6 +4,7 @@
 // stays.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/block_cases.h"
 
+#include <algorithm>
+
 #include "support/random.h"
 
 namespace isobit::testing {

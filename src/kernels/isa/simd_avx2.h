@@ -15,8 +15,18 @@ constexpr const char* kIsaName = "avx2";
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 1;
 
+/// Copied half by half: GCC copies a plain struct of two vectors through memory, and a tile of them would
+/// live there.
 struct f32x16 {
   __m256 lo, hi;
+  f32x16() = default;
+  ISOBIT_INLINE f32x16(__m256 l, __m256 h) : lo(l), hi(h) {}
+  ISOBIT_INLINE f32x16(const f32x16& a) : lo(a.lo), hi(a.hi) {}
+  ISOBIT_INLINE f32x16& operator=(const f32x16& a) {
+    lo = a.lo;
+    hi = a.hi;
+    return *this;
+  }
 };
 struct i32x16 {
   __m256i lo, hi;
