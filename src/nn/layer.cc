@@ -25,7 +25,7 @@ WorkspacePool::Lease::~Lease() {
 }
 
 void PlacedWeights::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
-                                 const char* who, WeightFormat format) {
+                                 const char* who, WeightFormat format, NumericProfile profile) {
   std::vector<TensorView> parts;
   int64_t row = 0;
   for (const std::string& name : names) {
@@ -35,7 +35,7 @@ void PlacedWeights::place_matrix(PackedMatrix& w, const WeightMap& weights, std:
                          Place{.matrix = &w, .begin = row, .end = row + rows, .shape = parts.back().shape});
     row += rows;
   }
-  w = ops::pack(parts, names, who, format);
+  w = ops::pack(parts, names, who, format, profile);
 }
 
 void PlacedWeights::place_values(std::vector<float>& v, const WeightMap& weights,
