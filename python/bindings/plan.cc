@@ -126,9 +126,8 @@ void bind_plan(nb::module_& m) {
       "The keywords that build layer i (windows can differ).");
   plan.def_prop_ro("layer_kinds", layer_kinds, nb::sig("def layer_kinds(self) -> list[str]"),
                    "Of each layer 'attention', 'mamba', 'both' or 'mlp'.");
-  plan.def_prop_ro(
-      "mamba_shape", mamba_shape, nb::sig("def mamba_shape(self) -> dict[str, int] | None"),
-      "The sizes of the Mamba layers' states; None without such layers.");
+  plan.def_prop_ro("mamba_shape", mamba_shape, nb::sig("def mamba_shape(self) -> dict[str, int] | None"),
+                   "The sizes of the Mamba layers' states; None without such layers.");
   plan.def("layer_weights", layer_weights, "i"_a,
            nb::sig("def layer_weights(self, i: int) -> list[tuple[str, str, slice | None]]"),
            "[(block key, checkpoint name, rows or None for all)] of layer i.");
