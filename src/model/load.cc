@@ -288,6 +288,12 @@ bool CausalLM::tied() const { return impl_->tied; }
 WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
 NumericProfile CausalLM::numeric_profile() const { return impl_->numeric_profile; }
 WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
+int64_t CausalLM::projection_elements() const {
+  int64_t elements = 0;
+  for (const auto& layer : impl_->layers) elements += layer->matrix_elements();
+  return elements;
+}
+
 int64_t CausalLM::weight_bytes() const {
   const ops::NormWeights& norm = impl_->final_norm;
   int64_t bytes = impl_->embedding.bytes() + impl_->own_head.bytes() +
