@@ -38,18 +38,21 @@ def convert(
     out: str | os.PathLike[str],
     *,
     force: bool = False,
+    keep_quantized: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Writes the checkpoint directory `out` and returns it.
 
-    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. An existing `out` is refused
+    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. With keep_quantized the
+    matrices of Q8_0, Q4_0 and Q4_1 keep their blocks, which only isobit reads: numeric_profile="int8x32_v1"
+    multiplies by them as they are, any other loads what they decode to. An existing `out` is refused
     unless `force`, which replaces it only once the new directory is complete. ValueError names what a file
     lacks or what is not supported. `progress` is called with (bytes written, bytes in all).
     """
     target = Path(os.path.abspath(out))
     _check_target(target, force)
     try:
-        _convert(gguf_path, target, force, progress)
+        _convert(gguf_path, target, force, keep_quantized, progress)
     except OSError as error:  # a write to a full disk does not say where
         error.filename = error.filename or str(target)
         raise
@@ -57,7 +60,11 @@ def convert(
 
 
 def _convert(
-    gguf_path: str | os.PathLike[str], target: Path, force: bool, progress: Callable[[int, int], None]
+    gguf_path: str | os.PathLike[str],
+    target: Path,
+    force: bool,
+    keep_quantized: bool,
+    progress: Callable[[int, int], None],
 ) -> None:
     with GGUFFile(gguf_path) as file:
         mapping = map_model(file)
@@ -70,7 +77,9 @@ def _convert(
             "pad_token_id": tokens.pad_id,
         }
         with _parents(target), _building(target) as building:
-            write_tensors(building / "model.safetensors", file, mapping.sources, progress)
+            write_tensors(
+                building / "model.safetensors", file, mapping.sources, progress, keep_quantized=keep_quantized
+            )
             _write_json(building / "config.json", config | ids)
             _write_json(building / "generation_config.json", {"do_sample": False} | ids)
             _write_json(building / "tokenizer.json", tokens.tokenizer)
