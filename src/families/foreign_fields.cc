@@ -5,7 +5,8 @@
 // Not here: pretraining_tp, which splits sums and nothing else, and a partial_rotary_factor beside an
 // unscaled rope, which llama and its kin leave aside as transformers does.
 #include <algorithm>
-#include <initializer_list>
+#include <array>
+#include <span>
 #include <string_view>
 
 #include "families/registry.h"
@@ -19,7 +20,7 @@ enum class Neutral { kNull, kFalse, kOne };
 struct Field {
   const char* name;
   Neutral neutral;
-  std::initializer_list<std::string_view> readers = {};
+  std::array<std::string_view, 2> readers = {};
 };
 
 constexpr std::string_view kFalcon = "falcon_h1", kGranite = "granitemoehybrid";
@@ -41,7 +42,9 @@ bool window_is_none(const ConfigFields& config) {
          window >= config.integer("max_position_embeddings", 1, kMaxExtent);
 }
 
-bool is_one_of(std::string_view type, std::initializer_list<std::string_view> types) {
+constexpr std::array<std::string_view, 4> kWindowed = {"mistral", "phi3", "qwen2", "qwen3"};
+
+bool is_one_of(std::string_view type, std::span<const std::string_view> types) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
@@ -93,7 +96,7 @@ void refuse_foreign_fields(const ConfigFields& config, std::string_view model_ty
                                                                 : "1 or null";
     config.refuse(field.name, none + ", for " + known + " does not use it");
   }
-  if (!is_one_of(model_type, {"mistral", "phi3", "qwen2", "qwen3"}) && !window_is_none(config))
+  if (!is_one_of(model_type, kWindowed) && !window_is_none(config))
     config.refuse("sliding_window",
                   "null, 0 or at least max_position_embeddings, for " + known + " does not use it");
 }

@@ -141,7 +141,7 @@ def test_convert_refuses_a_pipe_before_opening_it(capfd, tmp_path):
 
 
 def test_a_failed_conversion_removes_the_folders_it_made(gguf_file, tmp_path, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
     (tmp_path / "kept").mkdir()
@@ -171,7 +171,7 @@ def test_what_a_killed_conversion_left_is_removed(gguf_file, tmp_path):
 
 def test_hanging_up_during_a_conversion_leaves_nothing(gguf_file, tmp_path):
     code = "import sys, time, isobit.gguf.conversion as g, isobit.cli as c\n"
-    code += "def slow(*a): print('started', flush=True); time.sleep(60)\n"
+    code += "def slow(*a, **k): print('started', flush=True); time.sleep(60)\n"
     code += "g.write_tensors = slow\n"
     code += f"sys.exit(c.main(['convert', {str(gguf_file)!r}, {str(tmp_path / 'a' / 'out')!r}]))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -191,7 +191,7 @@ RANGES = "{% for i in range(99999) %}{% for j in range(99999) %}"
         ("{% for i in range(20000) %}{{ 'x' * 1000 }}{% endfor %}", "characters"),
         ("{{ 'a' * 99999999999 }}", "elements"),
         ("{{ 99999999999 * [1] }}", "elements"),
-        ("{{ 10 ** 10 ** 10 ** 10 }}", "bits"),
+        ("{{ (10 ** 10) ** (10 ** 10) }}", "bits"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
         ("{{ exhausted() }}", "MemoryError"),
     ],
