@@ -266,6 +266,9 @@ void bind_model(nb::module_& m) {
       "embed_format", [](const Model& m) { return to_string(m.impl->embed_format()); },
       "In which format embedding and head are kept.");
   model.def_prop_ro(
+      "projection_elements", [](const Model& m) { return m.impl->projection_elements(); },
+      "Elements of all matrices but embedding and head: a token takes two operations with each.");
+  model.def_prop_ro(
       "weight_bytes", [](const Model& m) { return m.impl->weight_bytes(); },
       "Memory of all weights in their stored form.");
   model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });

@@ -522,6 +522,14 @@ class ModelPlan:
     def layer_kwargs(self, i: int) -> dict[str, Any]:
         """The keywords that build layer i (windows can differ)."""
 
+    @property
+    def layer_kinds(self) -> list[str]:
+        """Of each layer 'attention', 'mamba', 'both' or 'mlp'."""
+
+    @property
+    def mamba_shape(self) -> dict[str, int] | None:
+        """The sizes of the Mamba layers' states; None without such layers."""
+
     def layer_weights(self, i: int) -> list[tuple[str, str, slice | None]]:
         """[(block key, checkpoint name, rows or None for all)] of layer i."""
 
@@ -620,6 +628,11 @@ class Checkpoint:
     def open(path: str | os.PathLike[str]) -> Checkpoint:
         """
         ValueError for a malformed file or index, FileNotFoundError naming what is missing.
+        """
+
+    def block_type(self, name: str) -> str | None:
+        """
+        "Q8_0", "Q4_0" or "Q4_1" where a tensor holds such blocks (isobit convert --keep-quantized).
         """
 
 def write_safetensors(
@@ -753,6 +766,12 @@ class CausalLM:
     @property
     def embed_format(self) -> str:
         """In which format embedding and head are kept."""
+
+    @property
+    def projection_elements(self) -> int:
+        """
+        Elements of all matrices but embedding and head: a token takes two operations with each.
+        """
 
     @property
     def weight_bytes(self) -> int:

@@ -123,7 +123,8 @@ class Loader {
   TensorView view(const std::string& wanted) const { return source_.view(names_.at(wanted)); }
 
   void check_dtype(const std::string& wanted, const TensorView& t) const {
-    if (t.dtype != DType::F32 && t.dtype != DType::F16 && t.dtype != DType::BF16)
+    if (t.dtype != DType::F32 && t.dtype != DType::F16 && t.dtype != DType::BF16 &&
+        t.blocks == BlockType::kNone)
       throw TypeError(refusal(kWho, wanted, "F32, F16 or BF16", dtype_name(t.dtype)));
   }
 
@@ -146,8 +147,8 @@ class Loader {
   }
 
   static bool same_bytes(const TensorView& a, const TensorView& b) {
-    return a.dtype == b.dtype && a.shape == b.shape &&
-           std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
+    return a.dtype == b.dtype && a.blocks == b.blocks && a.shape == b.shape &&
+           std::equal(a.data, a.data + a.bytes(), b.data);
   }
 
   TensorView final_norm() const {
@@ -181,9 +182,11 @@ class Loader {
            kWho, plan_.norm_name, "finite values", "NaN or infinity");
     const std::string& embedding = has_embed ? plan_.embed_name : plan_.head_name;
     const std::string& head = model_.tied ? embedding : plan_.head_name;
-    model_.embedding = pack(embedding, NumericProfile::kFp32V1);
-    if (!model_.tied || options_.numeric_profile != NumericProfile::kFp32V1)
-      model_.own_head = pack(head, options_.numeric_profile);
+    // A table of blocks is looked up in its codes, and serves as the head as well.
+    const NumericProfile profile = options_.numeric_profile;
+    const bool kept = ops::keeps_blocks(matrix(embedding), options_.embed_format, profile);
+    model_.embedding = pack(embedding, kept ? profile : NumericProfile::kFp32V1);
+    if (!model_.tied || model_.embedding.profile != profile) model_.own_head = pack(head, profile);
     source_.drop(names_.at(embedding));
     source_.drop(names_.at(head));
     done(1 + has_embed + has_head);
@@ -299,7 +302,7 @@ CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOption
   const ModelPlan plan = plan_for(HFConfig::from_json(directory));
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Source source{checkpoint.names(), [&](const std::string& n) { return checkpoint.contains(n); },
-                      [&](const std::string& n) { return checkpoint.view(n); },
+                      [&](const std::string& n) { return checkpoint.weight(n); },
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
   model.impl_->plan = plan;
@@ -331,6 +334,12 @@ bool CausalLM::tied() const { return impl_->tied; }
 WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
 NumericProfile CausalLM::numeric_profile() const { return impl_->numeric_profile; }
 WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
+int64_t CausalLM::projection_elements() const {
+  int64_t elements = 0;
+  for (const auto& layer : impl_->layers) elements += layer->matrix_elements();
+  return elements;
+}
+
 int64_t CausalLM::weight_bytes() const {
   const ops::NormWeights& norm = impl_->final_norm;
   int64_t bytes = impl_->embedding.bytes() + impl_->own_head.bytes() +

@@ -80,6 +80,13 @@ std::vector<float> PlacedWeights::weight(const std::string& name) const {
   return out;
 }
 
+int64_t PlacedWeights::matrix_elements() const {
+  int64_t elements = 0;
+  for (const auto& [name, p] : places_)
+    if (p.matrix) elements += (p.end - p.begin) * p.matrix->k;
+  return elements;
+}
+
 int64_t PlacedWeights::weight_bytes() const {
   std::set<const void*> seen;
   int64_t bytes = 0;

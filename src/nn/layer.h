@@ -59,6 +59,7 @@ class PlacedWeights {
   std::vector<float> weight(const std::string& name) const;
   /// Memory of all weights in their stored form.
   int64_t weight_bytes() const;
+  int64_t matrix_elements() const;
 
   /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
   void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
