@@ -2,6 +2,7 @@
 """Writes a checkpoint of a known model's shapes with random weights: speed needs no training.
 
     python benchmarks/make_checkpoint.py qwen3-0.6b FOLDER [--tokenizer CHECKPOINT]
+    python benchmarks/make_checkpoint.py mamba-130m FOLDER       (and mamba2-130m)
 
 --tokenizer copies the tokenizer of another checkpoint: OpenVINO wants one, and never uses it here.
 """
@@ -14,7 +15,36 @@ import shutil
 import numpy as np
 from safetensors.numpy import save_file
 
+MAMBA = {
+    "hidden_size": 768,
+    "num_hidden_layers": 24,
+    "expand": 2,
+    "conv_kernel": 4,
+    "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float32",
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 CONFIGS = {
+    "mamba-130m": {
+        **MAMBA,
+        "model_type": "mamba",
+        "architectures": ["MambaForCausalLM"],
+        "vocab_size": 50280,
+        "state_size": 16,
+        "time_step_rank": 48,
+    },
+    "mamba2-130m": {
+        **MAMBA,
+        "model_type": "mamba2",
+        "architectures": ["Mamba2ForCausalLM"],
+        "vocab_size": 50288,
+        "state_size": 128,
+        "num_heads": 24,
+        "head_dim": 64,
+        "n_groups": 1,
+    },
     "qwen3-0.6b": {
         "model_type": "qwen3",
         "architectures": ["Qwen3ForCausalLM"],
@@ -61,12 +91,48 @@ def qwen3_shapes(config):
     return shapes
 
 
+def mamba_shapes(config):
+    """Of both versions."""
+    d, wide, states = config["hidden_size"], config["hidden_size"] * config["expand"], config["state_size"]
+    heads, rank = config.get("num_heads", 0), config.get("time_step_rank", 0)
+    conv = wide + 2 * states * config.get("n_groups", 0)
+    layer = {
+        "norm.weight": (d,),
+        "mixer.in_proj.weight": (wide + conv + heads if heads else 2 * wide, d),
+        "mixer.conv1d.weight": (conv, 1, config["conv_kernel"]),
+        "mixer.conv1d.bias": (conv,),
+        "mixer.A_log": (heads,) if heads else (wide, states),
+        "mixer.D": (heads or wide,),
+        "mixer.out_proj.weight": (d, wide),
+    }
+    if heads:
+        layer |= {"mixer.dt_bias": (heads,), "mixer.norm.weight": (wide,)}
+    else:
+        layer |= {
+            "mixer.x_proj.weight": (rank + 2 * states, wide),
+            "mixer.dt_proj.weight": (wide, rank),
+            "mixer.dt_proj.bias": (wide,),
+        }
+    shapes = {"backbone.embeddings.weight": (config["vocab_size"], d), "backbone.norm_f.weight": (d,)}
+    for i in range(config["num_hidden_layers"]):
+        shapes |= {f"backbone.layers.{i}.{name}": shape for name, shape in layer.items()}
+    return shapes
+
+
 def weights(config):
-    """Norms near one, matrices at a scale that keeps a signal's size: logits of a few units."""
+    """Norms near one, matrices at a scale that keeps a signal's size: logits of a few units. Time steps below
+    a tenth and A from -1 to -16, as trained models have them."""
     rng = np.random.default_rng(0)
-    for name, shape in qwen3_shapes(config).items():
+    shapes = mamba_shapes(config) if "mamba" in config["model_type"] else qwen3_shapes(config)
+    for name, shape in shapes.items():
         values = rng.standard_normal(shape, np.float32)
-        if len(shape) == 1:
+        if name.endswith("A_log"):
+            yield name, np.log(rng.uniform(1, 16, shape)).astype(np.float32)
+        elif name.endswith(("dt_bias", "dt_proj.bias")):
+            yield name, rng.uniform(-6, -2, shape).astype(np.float32)
+        elif name.endswith("conv1d.weight"):
+            yield name, values / np.float32(2)
+        elif len(shape) == 1:
             yield name, 1 + values / 10
         else:
             yield name, values / np.float32(shape[1] ** 0.5)

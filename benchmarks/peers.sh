@@ -55,3 +55,8 @@ model_forms smollm2-135m
 made models/qwen3-0.6b/checkpoint tools/bin/python "$here/make_checkpoint.py" qwen3-0.6b \
   models/qwen3-0.6b/checkpoint --tokenizer models/smollm2-135m/checkpoint
 model_forms qwen3-0.6b
+for name in mamba-130m mamba2-130m; do
+  made "models/$name/checkpoint" tools/bin/python "$here/make_checkpoint.py" "$name" "models/$name/checkpoint" \
+    --tokenizer models/smollm2-135m/checkpoint
+  model_forms "$name"
+done

@@ -22,9 +22,10 @@
 namespace isobit {
 
 struct LoadOptions {
-  std::optional<int64_t> max_positions = {};            ///< default: the config's; at most the config's
-  WeightFormat weight_format = WeightFormat::kFloat32;  ///< of the projections; all else is float32
-  WeightFormat embed_format = WeightFormat::kFloat32;   ///< of embedding and head: float32 or bfloat16
+  std::optional<int64_t> max_positions = {};                 ///< default: the config's; at most the config's
+  WeightFormat weight_format = WeightFormat::kFloat32;       ///< of the projections; all else is float32
+  WeightFormat embed_format = WeightFormat::kFloat32;        ///< of embedding and head: float32 or bfloat16
+  NumericProfile numeric_profile = NumericProfile::kFp32V1;  ///< another than this: transformers only
   /// Called with (tensors done, tensors in all) while loading.
   std::function<void(int64_t, int64_t)> progress = {};
 };
@@ -99,8 +100,11 @@ class CausalLM {
 
   WeightFormat weight_format() const;
   WeightFormat embed_format() const;
+  int64_t projection_elements() const;  ///< of all matrices but embedding and head
   int64_t weight_bytes() const;  ///< of all weights in their stored form, whole panels of 32 outputs each
-  /// A parameter by checkpoint name, float32 (what its stored form widens to).
+  NumericProfile numeric_profile() const;
+  /// A parameter by checkpoint name, float32: what its stored form widens to, and where an integer profile
+  /// keeps codes, values that have the same codes.
   std::vector<std::string> parameter_names() const;
   std::vector<int64_t> parameter_shape(const std::string& name) const;
   std::vector<float> parameter(const std::string& name) const;

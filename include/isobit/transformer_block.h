@@ -36,7 +36,8 @@ class TransformerBlock {
   const TransformerOptions& options() const;  ///< with every default filled in
   int64_t d_model() const;
   int64_t intermediate() const;
-  /// The weights by name, float32: exactly the values given, or what their stored form widens to.
+  /// The weights by name, float32: exactly the values given, or what their stored form widens to;
+  /// where an integer profile keeps codes, values that have the same codes.
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
   std::vector<float> weight(const std::string& name) const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isobit/numeric_profile.h"
 #include "isobit/weight_format.h"
 
 namespace isobit {
@@ -57,6 +58,7 @@ struct TransformerOptions {
   std::optional<double> attn_softcap;
   std::optional<double> attn_scale;                     ///< of the scores; default: 1 / sqrt(head_dim)
   WeightFormat weight_format = WeightFormat::kFloat32;  ///< in which the projection matrices are kept
+  NumericProfile numeric_profile = NumericProfile::kFp32V1;
 };
 
 /// The strings of the interface: "rmsnorm", "swiglu", "llama3", ... The readers throw ValueError naming the

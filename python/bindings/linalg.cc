@@ -35,16 +35,6 @@ StridedView rows_of(nb::handle object, const char* name, bool transposed) {
   return made_contiguous(std::move(view));
 }
 
-/// float32, row-major, writable, of this shape.
-StridedView check_out(nb::handle object, const std::vector<int64_t>& shape) {
-  StridedView out = require_array(object, kOp, "out");
-  if (out.dtype != DType::F32) throw TypeError(message(kOp, "out", "dtype float32", dtype_name(out.dtype)));
-  if (out.shape != shape || !out.c_contiguous() || out.readonly)
-    throw ValueError(message(kOp, "out", "a writable row-major array of shape " + shape_text(shape),
-                             "shape " + shape_text(out.shape)));
-  return out;
-}
-
 nb::object matmul(nb::handle a_object, nb::handle b_object, bool transpose_a, bool transpose_b,
                   nb::handle out_object) {
   const StridedView a = rows_of(a_object, "a", transpose_a), b = rows_of(b_object, "b", !transpose_b);
@@ -52,21 +42,35 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, bool transpose_a, bo
   if (b.shape[1] != k)
     throw ValueError(message(kOp, "b", std::to_string(k) + " as the extent that is summed, as a has",
                              std::to_string(b.shape[1])));
-  StridedView out;
-  if (!out_object.is_none()) out = check_out(out_object, {m, n});
+  const std::optional<StridedView> out = read_out(out_object, kOp, {m, n});
   Array result = Array::empty(DType::F32, {m, n});
   {
     nb::gil_scoped_release release;
     isobit::matmul(reinterpret_cast<const float*>(a.data), m, reinterpret_cast<const float*>(b.data), n, k,
                    reinterpret_cast<float*>(result.data));
   }
-  if (out_object.is_none()) return nb::cast(std::move(result));
-  // Only now: out may overlap an operand, and stays as it is where the product is refused.
-  if (result.nbytes() > 0) std::memcpy(out.data, result.data, static_cast<size_t>(result.nbytes()));
-  return nb::borrow(out_object);
+  return deliver(std::move(result), out_object, out);
 }
 
 }  // namespace
+
+std::optional<StridedView> read_out(nb::handle object, const std::string& op,
+                                    const std::vector<int64_t>& shape) {
+  if (object.is_none()) return std::nullopt;
+  StridedView out = require_array(object, op, "out");
+  if (out.dtype != DType::F32) throw TypeError(message(op, "out", "dtype float32", dtype_name(out.dtype)));
+  if (out.shape != shape || !out.c_contiguous() || out.readonly)
+    throw ValueError(message(op, "out", "a writable row-major array of shape " + shape_text(shape),
+                             "shape " + shape_text(out.shape)));
+  return out;
+}
+
+nb::object deliver(Array&& result, nb::handle object, const std::optional<StridedView>& out) {
+  if (!out) return nb::cast(std::move(result));
+  // Only now: out may overlap an operand, and stays as it is where the product is refused.
+  if (result.nbytes() > 0) std::memcpy(out->data, result.data, static_cast<size_t>(result.nbytes()));
+  return nb::borrow(object);
+}
 
 void bind_linalg(nb::module_& m) {
   m.def("matmul", matmul, "a"_a.none(), "b"_a.none(), "transpose_a"_a, "transpose_b"_a, "out"_a.none(),

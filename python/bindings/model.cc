@@ -129,8 +129,9 @@ nb::dict parameters(const Model& self) {
 }
 
 LoadOptions load_options(nb::handle max_positions, nb::handle progress, const std::string& weight_format,
-                         const std::string& embed_format) {
+                         const std::string& embed_format, const std::string& numeric_profile) {
   LoadOptions options;
+  options.numeric_profile = parse_numeric_profile(numeric_profile);
   options.weight_format = parse_weight_format(weight_format);
   options.embed_format = parse_weight_format(embed_format);
   if (!max_positions.is_none()) options.max_positions = read_int(max_positions, kOp, "max_positions");
@@ -162,12 +163,15 @@ void bind_model(nb::module_& m) {
   model.def(
       "__init__",
       [](Model* self, const std::filesystem::path& path, nb::handle max_positions, nb::handle progress,
-         const std::string& weight_format, const std::string& embed_format) {
-        new (self) Model(load(path, load_options(max_positions, progress, weight_format, embed_format)));
+         const std::string& weight_format, const std::string& embed_format,
+         const std::string& numeric_profile) {
+        new (self) Model(
+            load(path, load_options(max_positions, progress, weight_format, embed_format, numeric_profile)));
       },
       "path"_a, "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a, "embed_format"_a,
+      "numeric_profile"_a,
       nb::sig("def __init__(self, path: str | os.PathLike[str], max_positions: int | None, progress: "
-              "typing.Any, weight_format: str, embed_format: str) -> None"));
+              "typing.Any, weight_format: str, embed_format: str, numeric_profile: str) -> None"));
   model.def_static(
       "check", [](const std::filesystem::path& path) { return isobit::CausalLM::check(path); }, "path"_a,
       nb::sig("def check(path: str | os.PathLike[str]) -> list[str]"),
@@ -176,14 +180,17 @@ void bind_model(nb::module_& m) {
   model.def(
       "__init__",
       [](Model* self, const ModelPlan& plan, nb::handle weights, nb::handle max_positions,
-         nb::handle progress, const std::string& weight_format, const std::string& embed_format) {
+         nb::handle progress, const std::string& weight_format, const std::string& embed_format,
+         const std::string& numeric_profile) {
         new (self)
-            Model(build(plan, weights, load_options(max_positions, progress, weight_format, embed_format)));
+            Model(build(plan, weights,
+                        load_options(max_positions, progress, weight_format, embed_format, numeric_profile)));
       },
       "plan"_a, "weights"_a.none(), "max_positions"_a.none(), "progress"_a.none(), "weight_format"_a,
-      "embed_format"_a,
+      "embed_format"_a, "numeric_profile"_a,
       nb::sig("def __init__(self, plan: ModelPlan, weights: dict[str, typing.Any], max_positions: int | "
-              "None, progress: typing.Any, weight_format: str, embed_format: str) -> None"));
+              "None, progress: typing.Any, weight_format: str, embed_format: str, numeric_profile: str) -> "
+              "None"));
   for (const char* name : {"forward", "__call__"}) {
     const std::string sig = "def " + std::string(name) +
                             "(self, ids: typing.Any, state: CausalLMState | None = None, *, lengths: "
@@ -249,8 +256,14 @@ void bind_model(nb::module_& m) {
       "weight_format", [](const Model& m) { return to_string(m.impl->weight_format()); },
       "In which format the projections are kept.");
   model.def_prop_ro(
+      "numeric_profile", [](const Model& m) { return to_string(m.impl->numeric_profile()); },
+      "The arithmetic of the products.");
+  model.def_prop_ro(
       "embed_format", [](const Model& m) { return to_string(m.impl->embed_format()); },
       "In which format embedding and head are kept.");
+  model.def_prop_ro(
+      "projection_elements", [](const Model& m) { return m.impl->projection_elements(); },
+      "Elements of all matrices but embedding and head: a token takes two operations with each.");
   model.def_prop_ro(
       "weight_bytes", [](const Model& m) { return m.impl->weight_bytes(); },
       "Memory of all weights in their stored form.");

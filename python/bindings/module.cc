@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "diagnostics.h"
 #include "errors.h"
+#include "int15.h"
 #include "linalg.h"
 #include "lowbit.h"
 #include "mamba.h"
@@ -32,6 +33,7 @@ NB_MODULE(_core, m) {
   bind_checkpoint(m);
   bind_model(m);
   bind_linalg(m);
+  bind_int15(m);
   bind_lowbit(m);
   bind_runtime(m);
   bind_diagnostics(m);

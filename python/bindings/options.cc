@@ -151,6 +151,8 @@ TransformerOptions read_options(const nb::dict& keywords) {
       o.attn_softcap = value.is_none() ? std::nullopt : std::optional(read_double(value, kOp, key));
     else if (name == "weight_format")
       o.weight_format = parse_weight_format(read_string(value, kOp, key));
+    else if (name == "numeric_profile")
+      o.numeric_profile = parse_numeric_profile(read_string(value, kOp, key));
     else
       throw TypeError(message(kOp, "options", "known keywords", "'" + name + "'"));
   }

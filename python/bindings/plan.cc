@@ -49,6 +49,29 @@ nb::dict keywords(const ModelPlan& plan, int64_t i, bool sizes) {
   return d;
 }
 
+nb::list layer_kinds(const ModelPlan& plan) {
+  nb::list kinds;
+  for (int64_t i = 0; i < plan.n_layers; ++i) {
+    const LayerParts parts = plan.parts_of(i);
+    const bool both = parts.attention_beside || parts.shared_block >= 0;
+    kinds.append(!parts.mixer ? "mlp" : both ? "both" : plan.is_mamba(i) ? "mamba" : "attention");
+  }
+  return kinds;
+}
+
+nb::object mamba_shape(const ModelPlan& plan) {
+  if (plan.mamba_layers.empty()) return nb::none();
+  const MambaShape& shape = plan.mamba_shape;
+  nb::dict d;
+  d["version"] = shape.version;
+  d["channels"] = shape.channels;
+  d["states"] = shape.states;
+  d["conv_channels"] = shape.conv_channels;
+  d["conv_width"] = shape.conv_width;
+  d["rank"] = shape.rank;
+  return d;
+}
+
 }  // namespace
 
 void bind_plan(nb::module_& m) {
@@ -101,6 +124,10 @@ void bind_plan(nb::module_& m) {
       "layer_kwargs", [](const ModelPlan& p, int64_t i) { return keywords(p, i, true); }, "i"_a,
       nb::sig("def layer_kwargs(self, i: int) -> dict[str, typing.Any]"),
       "The keywords that build layer i (windows can differ).");
+  plan.def_prop_ro("layer_kinds", layer_kinds, nb::sig("def layer_kinds(self) -> list[str]"),
+                   "Of each layer 'attention', 'mamba', 'both' or 'mlp'.");
+  plan.def_prop_ro("mamba_shape", mamba_shape, nb::sig("def mamba_shape(self) -> dict[str, int] | None"),
+                   "The sizes of the Mamba layers' states; None without such layers.");
   plan.def("layer_weights", layer_weights, "i"_a,
            nb::sig("def layer_weights(self, i: int) -> list[tuple[str, str, slice | None]]"),
            "[(block key, checkpoint name, rows or None for all)] of layer i.");

@@ -177,13 +177,18 @@ void bind_transformer(nb::module_& m) {
           nb::sig("def allocate_state(self, batch_size: int, max_tokens: int) -> TransformerState"),
           "An empty state for up to max_tokens positions (at most max_positions).");
   cls.def("parameters", parameters, nb::sig("def parameters(self) -> dict[str, Array]"),
-          "Float32 copies of the weights by name, exactly as given or as their stored form widens.");
+          "Float32 copies of the weights by name, exactly as given or as their stored form widens; where an "
+          "integer profile\n"
+          "keeps codes, values that have the same codes.");
   cls.def(
       "_options", [](const Block& self) { return options_dict(self.impl->options()); },
       nb::sig("def _options(self) -> dict[str, typing.Any]"));
   cls.def_prop_ro(
       "weight_format", [](const Block& b) { return to_string(b.impl->options().weight_format); },
       "In which format the projections are kept.");
+  cls.def_prop_ro(
+      "numeric_profile", [](const Block& b) { return to_string(b.impl->options().numeric_profile); },
+      "The arithmetic of the products.");
   cls.def_prop_ro("d_model", [](const Block& b) { return b.impl->d_model(); });
   cls.def_prop_ro("intermediate", [](const Block& b) { return b.impl->intermediate(); });
 }

@@ -228,13 +228,18 @@ class TransformerBlock:
 
     def parameters(self) -> dict[str, Array]:
         """
-        Float32 copies of the weights by name, exactly as given or as their stored form widens.
+        Float32 copies of the weights by name, exactly as given or as their stored form widens; where an integer profile
+        keeps codes, values that have the same codes.
         """
 
     def _options(self) -> dict[str, Any]: ...
     @property
     def weight_format(self) -> str:
         """In which format the projections are kept."""
+
+    @property
+    def numeric_profile(self) -> str:
+        """The arithmetic of the products."""
 
     @property
     def d_model(self) -> int: ...
@@ -517,6 +522,14 @@ class ModelPlan:
     def layer_kwargs(self, i: int) -> dict[str, Any]:
         """The keywords that build layer i (windows can differ)."""
 
+    @property
+    def layer_kinds(self) -> list[str]:
+        """Of each layer 'attention', 'mamba', 'both' or 'mlp'."""
+
+    @property
+    def mamba_shape(self) -> dict[str, int] | None:
+        """The sizes of the Mamba layers' states; None without such layers."""
+
     def layer_weights(self, i: int) -> list[tuple[str, str, slice | None]]:
         """[(block key, checkpoint name, rows or None for all)] of layer i."""
 
@@ -665,6 +678,7 @@ class CausalLM:
         progress: Any,
         weight_format: str,
         embed_format: str,
+        numeric_profile: str,
     ) -> None: ...
     @overload
     def __init__(
@@ -675,6 +689,7 @@ class CausalLM:
         progress: Any,
         weight_format: str,
         embed_format: str,
+        numeric_profile: str,
     ) -> None: ...
     @staticmethod
     def check(path: str | os.PathLike[str]) -> list[str]:
@@ -737,8 +752,18 @@ class CausalLM:
         """In which format the projections are kept."""
 
     @property
+    def numeric_profile(self) -> str:
+        """The arithmetic of the products."""
+
+    @property
     def embed_format(self) -> str:
         """In which format embedding and head are kept."""
+
+    @property
+    def projection_elements(self) -> int:
+        """
+        Elements of all matrices but embedding and head: a token takes two operations with each.
+        """
 
     @property
     def weight_bytes(self) -> int:
@@ -765,6 +790,17 @@ class CausalLM:
 
 def matmul(a: Any, b: Any, transpose_a: bool, transpose_b: bool, out: Any) -> Any:
     """a @ b of float32 matrices."""
+
+def quantize_int15(x: Any) -> tuple[Array, Array, Array]:
+    """
+    float32 (rows, k) -> hi, lo (int8, rows, k) and exponents (int32, rows).
+    """
+
+def dequantize_int15(hi: Any, lo: Any, exponents: Any) -> Array:
+    """(128 * hi + lo) * 2^exponent of each row, float32, exactly."""
+
+def matmul_int15(a: Any, b: Any, out: Any) -> Any:
+    """a @ b.T of float32 matrices or triples of codes."""
 
 def round_to_bf16(value: Any, op: str, name: str) -> Array:
     """

@@ -8,7 +8,16 @@ from typing import Any
 from . import _core, lowbit
 from .array import Array
 
-__all__ = ["dequantize_int8", "from_bf16", "matmul", "quantize_int8", "to_bf16"]
+__all__ = [
+    "dequantize_int8",
+    "dequantize_int15",
+    "from_bf16",
+    "matmul",
+    "matmul_int15",
+    "quantize_int8",
+    "quantize_int15",
+    "to_bf16",
+]
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, *, out: Any = None) -> Any:
@@ -53,3 +62,29 @@ def quantize_int8(x: Any) -> tuple[Array, Array]:
 def dequantize_int8(codes: Any, exponents: Any) -> Array:
     """codes * 2^exponent of each row, float32, exactly. ValueError for codes or exponents that are none."""
     return _core.widen_int8(codes, exponents, "linalg.dequantize_int8", "")
+
+
+def quantize_int15(x: Any) -> tuple[Array, Array, Array]:
+    """float32 (rows, k) -> hi, lo (int8, rows, k) and exponents (int32, rows).
+
+    x is about (128 * hi + lo) * 2^exponent with lo in 0..127: exponent = floor(log2 max|row|) - 13, or 0 for
+    a row of zeros; codes are rounded to nearest even and limited to -16383..16383. ValueError for a value
+    that is not finite.
+    """
+    return _core.quantize_int15(x)
+
+
+def dequantize_int15(hi: Any, lo: Any, exponents: Any) -> Array:
+    """(128 * hi + lo) * 2^exponent of each row, float32, exactly. ValueError for what is no such code."""
+    return _core.dequantize_int15(hi, lo, exponents)
+
+
+def matmul_int15(a: Any, b: Any, *, out: Any = None) -> Any:
+    """a @ b.T by exact sums of 15-bit codes, as the profile fixed15_v1 multiplies: float32 (m, n).
+
+    a (m, k), b (n, k): each a float32 matrix or the triple that quantize_int15 gives. Of every element the
+    integer sum is rounded once to float32 and once more when the exponents are applied. out: a writable
+    row-major float32 array (m, n), which is filled and returned. ValueError for k > 65536, shapes or codes
+    that do not fit, or a value, given or computed, that is not finite; out is then as it was.
+    """
+    return _core.matmul_int15(a, b, out)

@@ -68,7 +68,7 @@ class _MambaBlock(_core.MambaBlock):
 
     def _choose(self, numeric_profile: str | None, numeric_mode: str | None, device: str) -> None:
         name = type(self).__name__
-        profile = _modes.resolve_profile(name, numeric_profile)
+        profile = _modes.resolve_profile(name, numeric_profile, ("fp32_v1",))
         _modes.resolve_mode(name, numeric_mode)
         self.device = _modes.resolve_device(name, device)
         self.numeric_profile = profile

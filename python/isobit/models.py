@@ -144,9 +144,9 @@ class CausalLM(_core.CausalLM):
     ) -> None:
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
         stored = _modes.stored_format("CausalLM", named, weight_format)
-        formats = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
+        kept = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
         named = lowbit.materialize(named)
-        _core.CausalLM.__init__(self, plan, named, max_positions, progress, *formats)
+        _core.CausalLM.__init__(self, plan, named, max_positions, progress, *kept)
         self.config = None
 
     @classmethod
@@ -168,18 +168,20 @@ class CausalLM(_core.CausalLM):
         weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
         head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
+        numeric_profile: the arithmetic of projections, head and scores, one of isobit.numeric_profiles();
+        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices.
         max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
         called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
-        formats = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
+        kept = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
         pickled = _torch_file.find(Path(path))
         if pickled is None:
-            _core.CausalLM.__init__(model, Path(path), max_positions, progress, *formats)
+            _core.CausalLM.__init__(model, Path(path), max_positions, progress, *kept)
         else:
             plan = plan_for(HFConfig.from_json(path))
-            _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *formats)
+            _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *kept)
         model.config = HFConfig.from_json(path)
         return model
 
@@ -190,17 +192,17 @@ class CausalLM(_core.CausalLM):
         device: str,
         numeric_profile: str | None,
         numeric_mode: str | None,
-    ) -> tuple[str, str]:
+    ) -> tuple[str, str, str]:
         _modes.check_weight_format("CausalLM", weight_format)
         if embed_format not in (None, "float32", "bfloat16"):
             raise ValueError(
                 f"[CausalLM] embed_format: expected None, 'float32' or 'bfloat16', got {embed_format!r}"
             )
         self.device = _modes.resolve_device("CausalLM", device)
-        self.numeric_profile = _modes.resolve_profile("CausalLM", numeric_profile)
+        profile = _modes.resolve_profile("CausalLM", numeric_profile)
         _modes.resolve_mode("CausalLM", numeric_mode)
         self.numeric_mode = numeric_mode
-        return weight_format, embed_format or "float32"
+        return weight_format, embed_format or "float32", profile
 
     def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
         """ids (B, L) -> int32 (B, L + max_new_tokens): the largest logit wins, among equals the lowest id.

@@ -187,7 +187,8 @@ class SambaInference:
             "model_type": "samba",
             "n_layers": len(config.layers),
         }
-        self._model = _core.CausalLM(_plan(fields), arrays, None, None, "float32", "float32")
+        profile = _modes.resolve_profile("SambaInference", None, ("fp32_v1",))
+        self._model = _core.CausalLM(_plan(fields), arrays, None, None, "float32", "float32", profile)
 
     @classmethod
     def from_checkpoint(

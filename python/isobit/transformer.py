@@ -13,7 +13,7 @@ __all__ = ["TransformerBlock", "TransformerBlockInference", "TransformerDecodeSe
 
 
 class TransformerBlock(_core.TransformerBlock):
-    """One pre-norm decoder block: h = x + Attention(norm(x)); out = h + MLP(norm(h)). float32 throughout.
+    """One pre-norm decoder block: h = x + Attention(norm(x)); out = h + MLP(norm(h)). float32 in and out.
 
     weights: a mapping of float32 arrays (buffer protocol, DLPack or __array_interface__), which are copied.
     With QW = n_heads * head_dim, KW = n_kv_heads * head_dim and IT the intermediate size:
@@ -28,8 +28,10 @@ class TransformerBlock(_core.TransformerBlock):
     or dynamic and that type's keys as in a Hugging Face config. rope_dim: rotary columns, default head_dim.
     norm: rmsnorm, layernorm, rmsnorm_offset. mlp: swiglu, gelu, gelu_tanh, geglu, geglu_tanh. attn_softcap:
     s = cap * tanh(s / cap). weight_format: how the matrices are kept, "float32", "bfloat16" or "int8" (see
-    isobit.lowbit); None keeps float32, or the format in which lowbit.pack left them. device: "auto" or
-    "cpu". numeric_mode: None takes the process default.
+    isobit.lowbit); None keeps float32, or the format in which lowbit.pack left them. numeric_profile: the
+    arithmetic of the products, one of isobit.numeric_profiles(); another than "fp32_v1" keeps codes of the
+    matrices, and parameters() then gives values with the same codes. device: "auto" or "cpu".
+    numeric_profile and numeric_mode: None takes the process default.
 
     Raises TypeError for a wrong kind of argument or a dtype other than float32, ValueError for a missing,
     unexpected, wrongly shaped or non-finite weight or an option that does not fit, NotImplementedError for
@@ -82,19 +84,18 @@ class TransformerBlock(_core.TransformerBlock):
             "qk_norm": qk_norm,
             "attn_softcap": attn_softcap,
         }
-        self._choose(numeric_profile, numeric_mode, device)
+        self._choose(numeric_mode, device)
+        options["numeric_profile"] = _modes.resolve_profile(type(self).__name__, numeric_profile)
         if hasattr(weights, "items"):
             options["weight_format"] = _modes.stored_format(type(self).__name__, weights, weight_format)
             weights = lowbit.materialize(weights)
         super().__init__(weights, options)
         self._read_back()
 
-    def _choose(self, numeric_profile: str | None, numeric_mode: str | None, device: str) -> None:
+    def _choose(self, numeric_mode: str | None, device: str) -> None:
         name = type(self).__name__
-        profile = _modes.resolve_profile(name, numeric_profile)
         _modes.resolve_mode(name, numeric_mode)
         self.device = _modes.resolve_device(name, device)
-        self.numeric_profile = profile
         self.numeric_mode = numeric_mode
 
     def _read_back(self) -> None:
@@ -144,7 +145,7 @@ class TransformerBlock(_core.TransformerBlock):
         wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
         replacement = TransformerBlock(**wanted)
         self._replace(replacement)
-        self._choose(replacement.numeric_profile, replacement.numeric_mode, replacement.device)
+        self._choose(replacement.numeric_mode, replacement.device)
         self._read_back()
         return self
 
@@ -180,6 +181,6 @@ def _from_compiled(compiled: _core.TransformerBlock) -> TransformerBlock:
     """A block that shares the weights of a compiled one."""
     block = TransformerBlock.__new__(TransformerBlock)
     _core.TransformerBlock.__init__(block, compiled)
-    block._choose(None, None, "cpu")
+    block._choose(None, "cpu")
     block._read_back()
     return block

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernel table runs: what the build has, what the CPU can do, what the user forced.
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -23,13 +27,30 @@ namespace avx512 {
 extern const KernelTable table;
 }
 #endif
+#ifdef ISOBIT_HAVE_avx512vnni
+namespace avx512vnni {
+extern const DotKernels dot_kernels;
+}
+#endif
 #ifdef ISOBIT_HAVE_neon
 namespace neon {
 extern const KernelTable table;
 }
 #endif
+#ifdef ISOBIT_HAVE_neondot
+namespace neondot {
+extern const DotKernels dot_kernels;
+}
+#endif
 
 namespace {
+
+/// `base` with the integer products of an instruction set that adds nothing else.
+[[maybe_unused]] KernelTable with_dots(KernelTable base, const DotKernels& dot) {
+  base.isa = dot.isa;
+  base.dot = dot;
+  return base;
+}
 
 struct Detected {
   const KernelTable* tables[8];
@@ -41,11 +62,20 @@ struct Detected {
 #endif
 #ifdef ISOBIT_HAVE_avx512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+#ifdef ISOBIT_HAVE_avx512vnni
+      static const KernelTable vnni = with_dots(avx512::table, avx512vnni::dot_kernels);
+      if (__builtin_cpu_supports("avx512vnni")) tables[count++] = &vnni;
+#endif
       tables[count++] = &avx512::table;
+    }
 #endif
 #ifdef ISOBIT_HAVE_avx2
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables[count++] = &avx2::table;
+#endif
+#ifdef ISOBIT_HAVE_neondot
+    static const KernelTable dots = with_dots(neon::table, neondot::dot_kernels);
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) tables[count++] = &dots;
 #endif
 #ifdef ISOBIT_HAVE_neon
     tables[count++] = &neon::table;  // part of every aarch64 CPU

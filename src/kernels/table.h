@@ -56,6 +56,10 @@ struct AttentionArgs {
   float* out;     // like q, with ldo
   int64_t ldo;
   float* scratch;  // attention_scratch(head_dim) floats, 64-byte aligned
+  // Where not null, scores are products of 15-bit codes (contract 7c.1): of the keys
+  // [slots/16][ceil(head_dim/2)][16][2] with an exponent a slot, and of the queries, made here.
+  const int16_t* key_codes = nullptr;
+  const int32_t* key_exponents = nullptr;
   /// Not null: `attention` leaves the nodes of `block` alone here and no output; `attention_join` reads those
   /// of consecutive blocks from `block` on. [rows] of attention_node_floats: m, den, 14 unused, num.
   float* nodes = nullptr;
@@ -181,6 +185,39 @@ struct TrapezoidScanArgs {
 };
 constexpr int64_t kMaxStates = 256;  // one block of DOT
 
+/// Rows of 15-bit codes with zeros from k to ld = int15_stride(k), and their exponents (contract 7c.1).
+struct Int15Rows {
+  const int16_t* codes;
+  int64_t ld;
+  const int32_t* exponents;
+};
+constexpr int64_t int15_stride(int64_t k) { return (k + 15) / 16 * 16; }
+
+/// Rows of 8-bit codes in blocks of 32, the last one padded with zeros (contract 7c.2).
+struct Int8Rows {
+  const int8_t* codes;  // [rows][blocks][32]
+  int64_t blocks;
+  const float* scales;     // [rows][blocks]
+  const int32_t* offsets;  // [rows][blocks]: -128 times the sum of the codes
+};
+constexpr int64_t kInt8Block = 32;
+/// A panel of 8-bit blocks: for each block, code + 128 as [8][32 outputs][4], then float scales [32].
+constexpr int64_t kInt8BlockBytes = kInt8Block * kPanel + 4 * kPanel;
+
+/// Integer products, k >= 1 and at most kMaxIntegerK for 15 bits.
+struct DotKernels {
+  const char* isa;
+
+  /// c[m*ldc + n] = fl32(sum of codes) * 2^(exponents of row and output) (+ bias[n]); panels
+  /// [ceil(cols/32)][ceil(k/2)][32][2], exponents of whole panels.
+  void (*matmul_int15)(const Int15Rows& a, int64_t rows, const int16_t* panels, const int32_t* exponents,
+                       int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc);
+  /// c[m*ldc + n] = block product of contract 7c.2 (+ bias[n]); panels [ceil(cols/32)][blocks].
+  void (*matmul_int8x32)(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols,
+                         const float* bias, float* c, int64_t ldc);
+};
+constexpr int64_t kMaxIntegerK = 65536;
+
 struct KernelTable {
   const char* isa;
 
@@ -193,6 +230,13 @@ struct KernelTable {
                       int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
   void (*matmul_int8)(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
                       int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
+
+  DotKernels dot;
+  /// Rows of finite x [rows, k] as 15-bit codes, rows of ld codes, or as 8-bit blocks (layout of Int8Rows).
+  void (*quantize_int15)(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
+                         int32_t* exponents);
+  void (*quantize_int8x32)(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
+                           int32_t* offsets);
 
   /// Returns the smallest position with a non-finite visible score, or INT64_MAX.
   int64_t (*attention)(const AttentionArgs& args);

@@ -21,14 +21,15 @@ struct CausalLM::Impl {
   int64_t max_positions = 0;
   bool tied = false;
   WeightFormat weight_format = WeightFormat::kFloat32;
+  NumericProfile numeric_profile = NumericProfile::kFp32V1;
   std::vector<std::string> unused;
   PackedMatrix embedding;
-  PackedMatrix own_head;  // empty when tied
+  PackedMatrix own_head;  // empty when the embedding serves
   ops::NormWeights final_norm;
   std::vector<std::shared_ptr<const Layer>> layers;
   WorkspacePool workspaces;
 
-  const PackedMatrix& head() const { return tied ? embedding : own_head; }
+  const PackedMatrix& head() const { return own_head.n > 0 ? own_head : embedding; }
   bool reads_embedding() const;  ///< whether a layer does, beside the first
 
   /// Where hidden states go: all tokens' logits, or only those of each row's last token.

@@ -31,6 +31,8 @@ constexpr Golden kGoldens[] = {
     {"matrix product", "1b1d369cb7c71165be7fb55a4509201e17d51997cd23abbd9cb20efa7754775a"},
     {"matrix product, bfloat16", "df5b1655719333ef3e4e0c6012963c0d663419019a2e2c58e77229a1d7a17a4f"},
     {"matrix product, int8", "2ea1ed8bba3bab508555041d7852e08d2cabc15e4b015cd5ef179105d1349b00"},
+    {"matrix product, fixed15_v1", "83e9ae8f6155719f3f13e1249ead800758dc4c6a187ec0932eef347cf3282006"},
+    {"matrix product, int8x32_v1", "e190f1ae7da089c5cd58b3d5d9ed93609e5552601bab5c2c6cadab88afc7d0cf"},
     {"RMSNorm", "24595d0d4c2551675c9b53d724c22d276cffb00604a288866413203fd73ee0c4"},
     {"RMSNorm, offset", "d2a4fe611f2c3ce9977f5b6de134d72cff870e4445dff0c0fdf9a9127e4c4e08"},
     {"LayerNorm", "23af9508911128866c882b96968c05d88c9f868fbf607d4ad89187129b5c7680"},
@@ -81,6 +83,12 @@ constexpr Golden kGoldens[] = {
     {"block: bfloat16_weights", "02bf07f49c1c6fa7c04dcbe737c920d700bef24f7d306c9b34634a6dff7be652"},
     {"block: int8_weights", "7ee4586d83b2fca21a97680539a7800bfdd08adb86a566b1d97fd87bb1f8475e"},
     {"block: relu2", "4a39b061d6bc1cb25d30c58f4b92848978ff4c97429cceccfaf59818a4d2b3fd"},
+    {"block: fixed15_v1_float32", "d800338345bc638bd6082a36472e589a02cb6c087b3725846fff0e48530f0bde"},
+    {"block: fixed15_v1_bfloat16", "c8d473f35e9e83d793c0315f0a8444454c223b8f7182dc7229fef8fc91c394c1"},
+    {"block: fixed15_v1_int8", "d3ddaffa6df8a1996e6bf77abd9336707a1f97a57ca33ed256f56994808af345"},
+    {"block: int8x32_v1_float32", "9038d575ae261ec9d3e3d155dafa14cdeecaea1a42d95730a6b55ff864c7f240"},
+    {"block: int8x32_v1_bfloat16", "4891116df036d3a5d98aaf43625d206446d5ad77b3a71952e71ea7dafc340811"},
+    {"block: int8x32_v1_int8", "6a21477539d3a2ee9d52b14c1eb7fa33c68b68055f207a95633bba25a17b88e0"},
     {"block: long", "12685559a73038e25cf59fc43bddb5f216fc2e14ab911eb217a6968ce98d3b25"},
     {"block: long, window", "1ac27880773377583ad28f7243233e12a258958319b97a585c21080f2dc9bce0"},
     {"block: mamba1", "b269e21672b648d3101e37b85f0a68c992feb7462a1b29fafd3bad9888b519c7"},
@@ -116,6 +124,8 @@ constexpr Golden kGoldens[] = {
     {"model: nemotron_h", "df4b9646f51e6dd193a9660181e0ce2c43a51190ee0b4919e78fdca88ee35915"},
     {"model: zamba2", "8cf411a5c22634335239607f99275354e774b198f74d336feb58519c93f8a8e4"},
     {"model: samba", "488d610481485fa337075b21e167016ff2a55789417b843a157c9fc5de0c462a"},
+    {"model: qwen3, fixed15_v1", "531cb291255f28ffc3a17c945e66726e225af9903dc0529e8e1af36f0254a6ad"},
+    {"model: qwen3, int8x32_v1", "d4db24a732d6eff01133c1ab0a605bc435a6244fa1eaf567fd42a34d3bee3c12"},
 };
 
 }  // namespace isobit

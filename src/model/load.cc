@@ -33,6 +33,7 @@ class Loader {
       : model_(model), plan_(model.plan), source_(source), options_(options) {}
 
   void check() {
+    check_profile();
     set_max_positions();
     set_formats();
     resolve_names();
@@ -63,6 +64,17 @@ class Loader {
            "1.." + std::to_string(plan_.max_position_embeddings), std::to_string(n));
     model_.max_positions = n;
     for (TransformerOptions& o : plan_.layers) o.max_positions = n;
+  }
+
+  void check_profile() {
+    const NumericProfile profile = options_.numeric_profile;
+    for (int64_t i = 0; i < plan_.n_layers; ++i)
+      if (plan_.is_mamba(i) && profile != NumericProfile::kFp32V1)
+        throw NotImplemented(refusal(kWho, "numeric_profile",
+                                     "fp32_v1 for " + plan_.model_type + ", which has Mamba layers",
+                                     to_string(profile)));
+    model_.numeric_profile = profile;
+    for (TransformerOptions& o : plan_.layers) o.numeric_profile = profile;
   }
 
   void set_formats() {
@@ -120,11 +132,9 @@ class Loader {
     return t;
   }
 
-  PackedMatrix pack(const std::string& wanted) const {
+  PackedMatrix pack(const std::string& wanted, NumericProfile profile) const {
     const TensorView t = matrix(wanted);
-    PackedMatrix w = ops::pack({&t, 1}, {&wanted, 1}, kWho, options_.embed_format);
-    source_.drop(names_.at(wanted));
-    return w;
+    return ops::pack({&t, 1}, {&wanted, 1}, kWho, options_.embed_format, profile);
   }
 
   static bool same_bytes(const TensorView& a, const TensorView& b) {
@@ -149,8 +159,13 @@ class Loader {
     expect(kernels::active_table().first_nonfinite(model_.final_norm.weight.data(), plan_.d_model) ==
                plan_.d_model,
            kWho, plan_.norm_name, "finite values", "NaN or infinity");
-    model_.embedding = pack(has_embed ? plan_.embed_name : plan_.head_name);
-    if (!model_.tied) model_.own_head = pack(plan_.head_name);
+    const std::string& embedding = has_embed ? plan_.embed_name : plan_.head_name;
+    const std::string& head = model_.tied ? embedding : plan_.head_name;
+    model_.embedding = pack(embedding, NumericProfile::kFp32V1);
+    if (!model_.tied || options_.numeric_profile != NumericProfile::kFp32V1)
+      model_.own_head = pack(head, options_.numeric_profile);
+    source_.drop(names_.at(embedding));
+    source_.drop(names_.at(head));
     done(1 + has_embed + has_head);
   }
 
@@ -269,7 +284,14 @@ int64_t CausalLM::max_positions() const { return impl_->max_positions; }
 const std::vector<std::string>& CausalLM::unused_names() const { return impl_->unused; }
 bool CausalLM::tied() const { return impl_->tied; }
 WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
+NumericProfile CausalLM::numeric_profile() const { return impl_->numeric_profile; }
 WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
+int64_t CausalLM::projection_elements() const {
+  int64_t elements = 0;
+  for (const auto& layer : impl_->layers) elements += layer->matrix_elements();
+  return elements;
+}
+
 int64_t CausalLM::weight_bytes() const {
   const ops::NormWeights& norm = impl_->final_norm;
   int64_t bytes = impl_->embedding.bytes() + impl_->own_head.bytes() +

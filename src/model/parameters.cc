@@ -64,7 +64,7 @@ std::vector<float> CausalLM::parameter(const std::string& name) const {
   const ModelPlan& plan = impl_->plan;
   if (name == plan.norm_name) return impl_->final_norm.weight;
   if (name == plan.embed_name || name == plan.head_name) {
-    const PackedMatrix& w = name == plan.embed_name ? impl_->embedding : impl_->head();
+    const PackedMatrix& w = impl_->tied || name == plan.embed_name ? impl_->embedding : impl_->head();
     std::vector<float> out(static_cast<size_t>(w.n * w.k));
     ops::unpack_rows(w, 0, w.n, out.data());
     return out;

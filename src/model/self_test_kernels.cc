@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages of the self-test that are kernels: functions of one number, then what is built from them.
+#include <algorithm>
 #include <bit>
 #include <tuple>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "isobit/weight_format.h"
 #include "model/self_test.h"
 #include "model/synthetic.h"
+#include "ops/integer_matrix.h"
 
 namespace isobit {
 namespace {
@@ -88,6 +90,36 @@ void run_matmul_stored(const KernelTable& table, WeightFormat format, Sha256& ha
   }
 }
 
+// Exponents and magnitudes that differ from row to row.
+std::vector<float> uneven(uint64_t seed, int64_t rows, int64_t k) {
+  std::vector<float> x = values(seed, rows * k);
+  for (int64_t i = 0; i < rows * k; ++i)
+    x[static_cast<size_t>(i)] *= std::bit_cast<float>((120u + static_cast<uint32_t>(i / k % 9)) << 23);
+  return x;
+}
+
+void run_matmul_integer(const KernelTable& table, NumericProfile profile, Sha256& hash) {
+  constexpr int64_t kInner = 777, kCols = 70;
+  const std::vector<float> w = uneven(17, kCols, kInner), bias = values(4, kCols);
+  PackedMatrix packed;
+  packed.n = kCols;
+  packed.k = kInner;
+  packed.profile = profile;
+  SlabPool pool;
+  ops::allocate_integer_panels(packed, pool);
+  for (int64_t first = 0; first < kCols; first += kernels::kPanel)
+    ops::pack_integer_panel(table, w.data() + first * kInner, first, std::min(kernels::kPanel, kCols - first),
+                            packed);
+  for (const int64_t rows : {1, 2, 7, 13}) {
+    const std::vector<float> a = uneven(18, rows, kInner);
+    std::vector<float> c(static_cast<size_t>(rows * kCols));
+    ops::IntegerRows quantized;
+    quantized.quantize(table, a.data(), kInner, rows, packed);
+    quantized.multiply(table, 0, rows, packed, 0, kCols, bias.data(), c.data(), kCols);
+    hash_values(hash, c);
+  }
+}
+
 enum class Norm { kRms, kRmsOffset, kLayer };
 
 void run_norm(const KernelTable& table, Norm norm, Sha256& hash) {
@@ -164,6 +196,9 @@ std::vector<GoldenCase> kernel_cases(const KernelTable& table) {
   for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
     cases.push_back({std::string("matrix product, ") + to_string(format),
                      [&table, format](Sha256& hash) { run_matmul_stored(table, format, hash); }});
+  for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
+    cases.push_back({std::string("matrix product, ") + to_string(profile),
+                     [&table, profile](Sha256& hash) { run_matmul_integer(table, profile, hash); }});
   const std::pair<const char*, Norm> norms[] = {
       {"RMSNorm", Norm::kRms}, {"RMSNorm, offset", Norm::kRmsOffset}, {"LayerNorm", Norm::kLayer}};
   for (const auto& [name, norm] : norms)

@@ -95,7 +95,16 @@ std::vector<BlockCase> option_cases() {
   for (const WeightFormat format : {WeightFormat::kBfloat16, WeightFormat::kInt8})
     add((std::string(to_string(format)) + "_weights").c_str(),
         [format](BlockCase& c) { c.options.weight_format = format; });
-  add("relu2", [](BlockCase& c) { c.options.mlp = MlpKind::kRelu2; });  // the seed is the place: at the end
+  add("relu2", [](BlockCase& c) {
+    c.options.mlp = MlpKind::kRelu2;
+  });  // the seed is the place: new ones go to the end
+  for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
+    for (const WeightFormat format : {WeightFormat::kFloat32, WeightFormat::kBfloat16, WeightFormat::kInt8})
+      add((std::string(to_string(profile)) + "_" + to_string(format)).c_str(),
+          [profile, format](BlockCase& c) {
+            c.options.numeric_profile = profile;
+            c.options.weight_format = format;
+          });
   return cases;
 }
 

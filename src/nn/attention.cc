@@ -60,9 +60,10 @@ Attention::Attention(PlacedWeights& place, const WeightMap& weights, const std::
     : heads_{options.n_heads, *options.n_kv_heads, *options.head_dim},
       key_multiplier_(static_cast<float>(key_multiplier)) {
   const std::string q = prefix + "q_proj", k = prefix + "k_proj", v = prefix + "v_proj";
-  place.place_matrix(qkv_, weights, {q + ".weight", k + ".weight", v + ".weight"}, who,
-                     options.weight_format);
-  place.place_matrix(output_, weights, {prefix + "o_proj.weight"}, who, options.weight_format);
+  place.place_matrix(qkv_, weights, {q + ".weight", k + ".weight", v + ".weight"}, who, options.weight_format,
+                     options.numeric_profile);
+  place.place_matrix(output_, weights, {prefix + "o_proj.weight"}, who, options.weight_format,
+                     options.numeric_profile);
   if (options.qkv_bias) place.place_values(qkv_bias_, weights, {q + ".bias", k + ".bias", v + ".bias"}, who);
   if (options.o_bias) place.place_values(output_bias_, weights, {prefix + "o_proj.bias"}, who);
   head_norm_.eps = static_cast<float>(options.norm_eps);
@@ -75,7 +76,8 @@ Attention::Attention(PlacedWeights& place, const WeightMap& weights, const std::
   // everywhere.
   const double scale = options.attn_scale.value_or(1.0 / std::sqrt(static_cast<double>(heads_.head_dim)));
   attention_ = {options.window, static_cast<float>(scale),
-                static_cast<float>(options.attn_softcap.value_or(0.0))};
+                static_cast<float>(options.attn_softcap.value_or(0.0)),
+                options.numeric_profile == NumericProfile::kFixed15V1};
   if (*options.rope_dim != 0)
     rope_ =
         RopeTable::shared(*options.rope_dim, options.rope_theta, options.rope_scaling, options.max_positions);
@@ -95,6 +97,7 @@ void Attention::project(const float* normed, const TokenBatch& pass, float* qkv,
 void Attention::attend(float* qkv, const TokenBatch& pass, TransformerState::Impl& state, Workspace& w,
                        float* out, Faults& faults, int64_t layer) const {
   float* attended = w.attended.at_least(pass.tokens * output_.k);
+  if (attention_.int15_scores) state.cache.keep_key_codes(state.cached());
   ops::rotate_and_cache(heads_, head_norm_, rope_.get(), qkv, pass, state.cache, faults, layer);
   ops::attention(heads_, attention_, qkv, pass, state.cache, attended, faults, layer);
   if (!ops::linear(attended, output_.k, pass.tokens, output_, data_or_null(output_bias_), out, output_.n))

@@ -25,7 +25,7 @@ WorkspacePool::Lease::~Lease() {
 }
 
 void PlacedWeights::place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
-                                 const char* who, WeightFormat format) {
+                                 const char* who, WeightFormat format, NumericProfile profile) {
   std::vector<TensorView> parts;
   int64_t row = 0;
   for (const std::string& name : names) {
@@ -35,7 +35,7 @@ void PlacedWeights::place_matrix(PackedMatrix& w, const WeightMap& weights, std:
                          Place{.matrix = &w, .begin = row, .end = row + rows, .shape = parts.back().shape});
     row += rows;
   }
-  w = ops::pack(parts, names, who, format);
+  w = ops::pack(parts, names, who, format, profile);
 }
 
 void PlacedWeights::place_values(std::vector<float>& v, const WeightMap& weights,
@@ -78,6 +78,13 @@ std::vector<float> PlacedWeights::weight(const std::string& name) const {
   std::vector<float> out(static_cast<size_t>((p.end - p.begin) * p.matrix->k));
   ops::unpack_rows(*p.matrix, p.begin, p.end, out.data());
   return out;
+}
+
+int64_t PlacedWeights::matrix_elements() const {
+  int64_t elements = 0;
+  for (const auto& [name, p] : places_)
+    if (p.matrix) elements += (p.end - p.begin) * p.matrix->k;
+  return elements;
 }
 
 int64_t PlacedWeights::weight_bytes() const {

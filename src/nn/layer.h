@@ -55,14 +55,16 @@ class PlacedWeights {
 
   std::vector<std::string> weight_names() const;
   std::vector<int64_t> weight_shape(const std::string& name) const;
-  /// Float32: exactly as given, or what the stored form widens to.
+  /// Float32: exactly as given, or what the stored form widens to (see ops::unpack_rows).
   std::vector<float> weight(const std::string& name) const;
   /// Memory of all weights in their stored form.
   int64_t weight_bytes() const;
+  int64_t matrix_elements() const;
 
   /// Stacks matrices below each other and packs them in a format. Refuses non-finite weights.
   void place_matrix(PackedMatrix& w, const WeightMap& weights, std::vector<std::string> names,
-                    const char* who, WeightFormat format = WeightFormat::kFloat32);
+                    const char* who, WeightFormat format = WeightFormat::kFloat32,
+                    NumericProfile profile = NumericProfile::kFp32V1);
   /// Appends weights, flat, to v.
   void place_values(std::vector<float>& v, const WeightMap& weights, const std::vector<std::string>& names,
                     const char* who);

@@ -31,7 +31,8 @@ void MambaLayer::load_extras(const WeightMap& weights, double eps, const MambaEx
   if (!weights.contains("post_attention_layernorm.weight")) return;
   mlp_norm_.eps = static_cast<float>(eps);
   place_values(mlp_norm_.weight, weights, {"post_attention_layernorm.weight"}, who);
-  mlp_.emplace(*this, weights, "", MlpKind::kSwiGlu, weight_format_of(options_), who, multipliers_);
+  mlp_.emplace(*this, weights, "", MlpKind::kSwiGlu, MatrixForm{weight_format_of(options_)}, who,
+               multipliers_);
 }
 
 void MambaLayer::forward(float* x, const TokenBatch& pass, const LayerStates& state, Workspace& w,

@@ -25,16 +25,16 @@ void check_mlp(MlpKind kind, bool biases, const std::string& prefix, int64_t d, 
 }
 
 Mlp::Mlp(PlacedWeights& place, const WeightMap& weights, const std::string& prefix, MlpKind kind,
-         WeightFormat format, const char* who, const Multipliers& multipliers)
+         MatrixForm form, const char* who, const Multipliers& multipliers)
     : kind_(kind),
       gate_multiplier_(static_cast<float>(multipliers.gate)),
       down_multiplier_(static_cast<float>(multipliers.down)) {
   const std::string gate = prefix + "gate_proj", up = prefix + "up_proj", down = prefix + "down_proj";
   if (is_gated(kind))
-    place.place_matrix(gate_up_, weights, {gate + ".weight", up + ".weight"}, who, format);
+    place.place_matrix(gate_up_, weights, {gate + ".weight", up + ".weight"}, who, form.format, form.profile);
   else
-    place.place_matrix(gate_up_, weights, {up + ".weight"}, who, format);
-  place.place_matrix(down_, weights, {down + ".weight"}, who, format);
+    place.place_matrix(gate_up_, weights, {up + ".weight"}, who, form.format, form.profile);
+  place.place_matrix(down_, weights, {down + ".weight"}, who, form.format, form.profile);
   if (!weights.contains(down + ".bias")) return;
   if (is_gated(kind)) place.place_values(gate_up_bias_, weights, {gate + ".bias"}, who);
   place.place_values(gate_up_bias_, weights, {up + ".bias"}, who);

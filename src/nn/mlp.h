@@ -24,7 +24,7 @@ class Mlp {
  public:
   /// Biases where the weights have them.
   Mlp(PlacedWeights& place, const WeightMap& weights, const std::string& prefix, MlpKind kind,
-      WeightFormat format, const char* who, const Multipliers& multipliers = {});
+      MatrixForm form, const char* who, const Multipliers& multipliers = {});
   Mlp(const Mlp&) = delete;
 
   int64_t intermediate() const { return down_.k; }

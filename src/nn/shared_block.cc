@@ -35,7 +35,7 @@ void adapt(const Adapter& a, const float* x, const TokenBatch& pass, float* y, i
 SharedBlock::SharedBlock(PlacedWeights& place, const WeightMap& weights, const TransformerOptions& options,
                          const char* who)
     : attention_(place, weights, "shared.", options, who),
-      mlp_(place, weights, "shared.", options.mlp, options.weight_format, who) {
+      mlp_(place, weights, "shared.", options.mlp, MatrixForm{options.weight_format}, who) {
   input_norm_.eps = post_norm_.eps = static_cast<float>(options.norm_eps);
   place.place_values(input_norm_.weight, weights, {"shared.input_layernorm.weight"}, who);
   place.place_values(post_norm_.weight, weights, {"shared.post_attention_layernorm.weight"}, who);

@@ -16,7 +16,9 @@ TransformerLayer::TransformerLayer(const WeightMap& weights, const TransformerOp
   if (parts.mixer) load_norm(input_norm_, "input_layernorm");
   if (parts.mlp) load_norm(post_norm_, "post_attention_layernorm");
   if (parts.mixer) attention_.emplace(*this, weights, "", options, who, multipliers.key);
-  if (parts.mlp) mlp_.emplace(*this, weights, "", options.mlp, options.weight_format, who, multipliers);
+  if (parts.mlp)
+    mlp_.emplace(*this, weights, "", options.mlp, MatrixForm{options.weight_format, options.numeric_profile},
+                 who, multipliers);
 }
 
 void TransformerLayer::forward(float* x, const TokenBatch& pass, const LayerStates& state, Workspace& w,

@@ -118,25 +118,29 @@ void attention(const HeadShape& shape, const AttentionOptions& options, const fl
   const StageTimer timer("attention");
   const kernels::KernelTable& table = kernels::active_table();
   const int64_t hd = shape.head_dim, width = shape.width(), out_width = shape.heads * hd;
+  const bool codes = options.int15_scores;
   const int64_t group = shape.heads / shape.kv_heads;
   const auto arguments = [&](const Rows& rows) {
     thread_local AlignedBuffer scratch;
     const int64_t t = rows.segment->offset + rows.first;
-    return kernels::AttentionArgs{.q = qkv + t * width + rows.head * group * hd,
-                                  .ldq = width,
-                                  .k = cache.keys(rows.segment->row, rows.head),
-                                  .v = cache.values(rows.segment->row, rows.head),
-                                  .slots = cache.slots(),
-                                  .head_dim = hd,
-                                  .group = group,
-                                  .pos0 = rows.segment->pos0 + rows.first,
-                                  .n_pos = rows.count,
-                                  .window = options.window,
-                                  .scale = options.scale,
-                                  .softcap = options.softcap,
-                                  .out = out + t * out_width + rows.head * group * hd,
-                                  .ldo = out_width,
-                                  .scratch = scratch.at_least(table.attention_scratch(hd))};
+    return kernels::AttentionArgs{
+        .q = qkv + t * width + rows.head * group * hd,
+        .ldq = width,
+        .k = cache.keys(rows.segment->row, rows.head),
+        .v = cache.values(rows.segment->row, rows.head),
+        .slots = cache.slots(),
+        .head_dim = hd,
+        .group = group,
+        .pos0 = rows.segment->pos0 + rows.first,
+        .n_pos = rows.count,
+        .window = options.window,
+        .scale = options.scale,
+        .softcap = options.softcap,
+        .out = out + t * out_width + rows.head * group * hd,
+        .ldo = out_width,
+        .scratch = scratch.at_least(table.attention_scratch(hd)),
+        .key_codes = codes ? cache.key_codes(rows.segment->row, rows.head) : nullptr,
+        .key_exponents = codes ? cache.key_exponents(rows.segment->row, rows.head) : nullptr};
   };
   std::atomic<bool> finite{true};
   const auto check = [&](const kernels::AttentionArgs& args) {

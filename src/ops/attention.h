@@ -33,7 +33,8 @@ void rotate_and_cache(const HeadShape& shape, const HeadNorm& norm, const RopeTa
 struct AttentionOptions {
   int64_t window = 0;
   float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: none
+  float softcap = 0.0f;       ///< 0: none
+  bool int15_scores = false;  ///< of 15-bit codes (contract 7c.1); the cache keeps the keys'
 };
 
 /// out: [tokens, heads * head_dim]. The pass's own keys and values must be in the cache.

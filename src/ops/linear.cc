@@ -7,6 +7,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "core/profile.h"
 #include "kernels/table.h"
+#include "ops/integer_matrix.h"
 
 namespace isobit::ops {
 namespace {
@@ -45,12 +46,19 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
   const int64_t step = 2 * pairs * kPanel;
   const int64_t row_units = (rows + kRows - 1) / kRows;
   const int64_t col_units = (w.n + step - 1) / step;
+  thread_local IntegerRows own_rows;
+  IntegerRows& quantized = own_rows;  // of the calling thread, for all of the pool
+  if (w.is_integer()) quantized.quantize(table, x, ldx, rows, w);
   std::atomic<bool> finite{true};
   cpu::parallel_for(row_units * col_units, [&](int64_t unit) {
     const int64_t row = unit / col_units * kRows, col = unit % col_units * step;
     const int64_t n_rows = std::min(kRows, rows - row), n_cols = std::min(step, w.n - col);
     float* out = y + row * ldy + col;
-    product(table, x + row * ldx, ldx, n_rows, w, col, n_cols, bias ? bias + col : nullptr, out, ldy);
+    const float* shift = bias ? bias + col : nullptr;
+    if (w.is_integer())
+      quantized.multiply(table, row, n_rows, w, col, n_cols, shift, out, ldy);
+    else
+      product(table, x + row * ldx, ldx, n_rows, w, col, n_cols, shift, out, ldy);
     for (int64_t r = 0; r < n_rows; ++r)
       if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols)
         finite.store(false, std::memory_order_relaxed);

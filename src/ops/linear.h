@@ -6,18 +6,29 @@
 #include <span>
 
 #include "core/aligned_buffer.h"
+#include "isobit/numeric_profile.h"
 #include "isobit/tensor.h"
 #include "isobit/weight_format.h"
 
 namespace isobit {
 
-/// W [n, k] in panels (kernels/table.h) of its format.
+/// In which format a matrix is kept, and for which arithmetic.
+struct MatrixForm {
+  WeightFormat format = WeightFormat::kFloat32;
+  NumericProfile profile = NumericProfile::kFp32V1;
+};
+
+/// W [n, k] in panels (kernels/table.h) of its format, or of an integer profile: codes of what the format
+/// widens to.
 struct PackedMatrix {
   int64_t n = 0;
   int64_t k = 0;
   WeightFormat format = WeightFormat::kFloat32;
+  NumericProfile profile = NumericProfile::kFp32V1;
   AlignedBuffer panels;
-  AlignedBuffer scales;  // int8: the power of two of each output, 0 past n
+  AlignedBuffer scales;  // int8: the power of two of each output, 0 past n; fixed15: its exponent, int32
+
+  bool is_integer() const { return profile != NumericProfile::kFp32V1; }
 
   int64_t bytes() const { return (panels.size() + scales.size()) * static_cast<int64_t>(sizeof(float)); }
 
@@ -25,6 +36,12 @@ struct PackedMatrix {
   const uint16_t* bf16() const { return reinterpret_cast<const uint16_t*>(panels.data()); }
   int8_t* int8() { return reinterpret_cast<int8_t*>(panels.data()); }
   const int8_t* int8() const { return reinterpret_cast<const int8_t*>(panels.data()); }
+  int16_t* int15() { return reinterpret_cast<int16_t*>(panels.data()); }
+  const int16_t* int15() const { return reinterpret_cast<const int16_t*>(panels.data()); }
+  uint8_t* blocks() { return reinterpret_cast<uint8_t*>(panels.data()); }
+  const uint8_t* blocks() const { return reinterpret_cast<const uint8_t*>(panels.data()); }
+  int32_t* exponents() { return reinterpret_cast<int32_t*>(scales.data()); }
+  const int32_t* exponents() const { return reinterpret_cast<const int32_t*>(scales.data()); }
 };
 
 }  // namespace isobit
@@ -33,11 +50,12 @@ namespace isobit::ops {
 
 /// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other and keeps them in `format`: a
 /// BF16 tensor as its own bits in bfloat16. Shapes are the caller's to check; a value that is not finite, or
-/// not in bfloat16, is refused with "[who] name".
+/// not in bfloat16, is refused with "[who] name", as is a row longer than 65536 for fixed15_v1.
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
-                  WeightFormat format = WeightFormat::kFloat32);
+                  WeightFormat format = WeightFormat::kFloat32,
+                  NumericProfile profile = NumericProfile::kFp32V1);
 
-/// Rows [begin, end) back as [end - begin, k], widened.
+/// Rows [begin, end) back as [end - begin, k], widened; of an integer profile as unpack_integer_row says.
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out);
 
 /// x: [rows, k] with leading dimension ldx; y: [rows, n] with ldy; bias: [n] or null. Returns whether all of

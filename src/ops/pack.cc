@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "isobit/safetensors.h"
 #include "kernels/table.h"
+#include "ops/integer_matrix.h"
 #include "ops/linear.h"
 
 namespace isobit::ops {
@@ -75,14 +76,14 @@ void transpose(const T* rows, int64_t count, int64_t k, T* panel) {
       for (int64_t i = i0; i < std::min(i0 + kStep, k); ++i) panel[i * kPanel + j] = rows[j * k + i];
 }
 
-void pack_bf16(const Stack& stack, const float* rows, int64_t first, int64_t count, const char* who,
-               PackedMatrix& w) {
-  std::vector<uint16_t> bits(static_cast<size_t>(count * w.k));
-  const int64_t bad = round_to_bf16(rows, count * w.k, bits.data());
-  if (bad != count * w.k)
-    throw ValueError(refusal(who, stack.name_of(first + bad / w.k), "values that bfloat16 can hold",
+std::vector<uint16_t> rounded_to_bf16(const Stack& stack, const float* rows, int64_t first, int64_t count,
+                                      int64_t k, const char* who) {
+  std::vector<uint16_t> bits(static_cast<size_t>(count * k));
+  const int64_t bad = round_to_bf16(rows, count * k, bits.data());
+  if (bad != count * k)
+    throw ValueError(refusal(who, stack.name_of(first + bad / k), "values that bfloat16 can hold",
                              "one that rounds to infinity"));
-  transpose(bits.data(), count, w.k, w.bf16() + first * w.k);
+  return bits;
 }
 
 void pack_int8(const float* rows, int64_t first, int64_t count, PackedMatrix& w) {
@@ -99,29 +100,60 @@ void pack_int8(const float* rows, int64_t first, int64_t count, PackedMatrix& w)
   transpose(codes.data(), count, w.k, w.int8() + first * w.k);
 }
 
+// What the rows widen to once they were stored in a format.
+const float* stored(const Stack& stack, const float* rows, int64_t first, int64_t count, const char* who,
+                    const PackedMatrix& w, AlignedBuffer& buffer) {
+  if (w.format == WeightFormat::kFloat32) return rows;
+  float* out = buffer.at_least(count * w.k);
+  if (w.format == WeightFormat::kBfloat16) {
+    widen_bf16(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), count * w.k, out);
+  } else {
+    std::vector<int8_t> codes(static_cast<size_t>(w.k));
+    for (int64_t j = 0; j < count; ++j) {
+      const int32_t e = quantize_int8(rows + j * w.k, w.k, codes.data());
+      widen_int8(codes.data(), w.k, e, out + j * w.k);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
-                  WeightFormat format) {
+                  WeightFormat format, NumericProfile profile) {
   PackedMatrix w;
   w.format = format;
+  w.profile = profile;
   w.k = parts.front().shape[1];
   for (const TensorView& part : parts) w.n += part.shape[0];
   const int64_t columns = checked_mul(panels_of(w.n), kPanel), values = checked_mul(columns, w.k);
   const int64_t per_float = format == WeightFormat::kFloat32 ? 1 : format == WeightFormat::kBfloat16 ? 2 : 4;
   static SlabPool pool;
-  w.panels = pool.take(values / per_float);
-  if (format == WeightFormat::kInt8) w.scales = pool.take(columns);
+  if (w.is_integer()) {
+    expect(profile != NumericProfile::kFixed15V1 || w.k <= kernels::kMaxIntegerK, who, names.front(),
+           "at most " + std::to_string(kernels::kMaxIntegerK) + " columns for fixed15_v1",
+           std::to_string(w.k));
+    allocate_integer_panels(w, pool);
+  } else {
+    w.panels = pool.take(values / per_float);
+    if (format == WeightFormat::kInt8) w.scales = pool.take(columns);
+  }
   const Stack stack(parts, names, who);
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
     thread_local AlignedBuffer widened;
     const int64_t first = p * kPanel, count = std::min(kPanel, w.n - first);
     const float* rows = stack.rows(first, count, widened);
+    if (w.is_integer()) {
+      thread_local AlignedBuffer kept;
+      return pack_integer_panel(kernels::active_table(), stored(stack, rows, first, count, who, w, kept),
+                                first, count, w);
+    }
     switch (format) {
       case WeightFormat::kFloat32:
         return kernels::active_table().pack_panels(rows, count, w.k, w.panels.data() + first * w.k);
       case WeightFormat::kBfloat16:
-        return pack_bf16(stack, rows, first, count, who, w);
+        return transpose(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), count, w.k,
+                         w.bf16() + first * w.k);
       case WeightFormat::kInt8:
         return pack_int8(rows, first, count, w);
     }
@@ -131,6 +163,10 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
 
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) {
   for (int64_t row = begin; row < end; ++row, out += w.k) {
+    if (w.is_integer()) {
+      unpack_integer_row(w, row, out);
+      continue;
+    }
     const int64_t start = row / kPanel * kPanel * w.k + row % kPanel;
     switch (w.format) {
       case WeightFormat::kFloat32:

@@ -20,14 +20,16 @@ struct Shape {
   int64_t window = 0;
   float softcap = 0.0f;
   Values kind = Values::kNormal;
-  int64_t slots = 0;  // 0: a slot per position
+  int64_t slots = 0;   // 0: a slot per position
+  bool int15 = false;  // scores of 15-bit codes
 };
 
 std::string describe(const Shape& s) {
   return "head_dim " + std::to_string(s.head_dim) + ", group " + std::to_string(s.group) + ", pos0 " +
          std::to_string(s.pos0) + ", n_pos " + std::to_string(s.n_pos) + ", window " +
          std::to_string(s.window) + ", softcap " + std::to_string(s.softcap) + ", values " +
-         std::to_string(static_cast<int>(s.kind)) + ", slots " + std::to_string(s.slots);
+         std::to_string(static_cast<int>(s.kind)) + ", slots " + std::to_string(s.slots) +
+         (s.int15 ? ", int15" : "");
 }
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -66,6 +68,7 @@ class Problem {
     const int64_t ldo = shape_.group * shape_.head_dim + 5;
     Guarded y((shape_.n_pos - 1) * ldo + shape_.group * shape_.head_dim);
     y.fill(kCanary);
+    if (shape_.int15) quantize_keys();
     AlignedBuffer scratch(table.attention_scratch(shape_.head_dim));
     AttentionArgs args{.q = q_.data(),
                        .ldq = ldq_,
@@ -81,13 +84,30 @@ class Problem {
                        .softcap = shape_.softcap,
                        .out = y.data(),
                        .ldo = ldo,
-                       .scratch = scratch.data()};
+                       .scratch = scratch.data(),
+                       .key_codes = shape_.int15 ? key_codes_.data() : nullptr,
+                       .key_exponents = shape_.int15 ? key_exponents_.data() : nullptr};
     const int64_t bad = cut ? run_in_blocks(table, args) : table.attention(args);
     out.assign(y.all().begin(), y.all().end());
     return bad;
   }
 
  private:
+  void quantize_keys() {
+    const int64_t hd = shape_.head_dim, stride = kernels::int15_stride(hd), pairs = (hd + 1) / 2;
+    key_codes_.resize(static_cast<size_t>(shape_.slots * 2 * pairs));
+    key_exponents_.resize(static_cast<size_t>(shape_.slots));
+    std::vector<float> row(static_cast<size_t>(hd));
+    std::vector<int16_t> codes(static_cast<size_t>(stride));
+    for (int64_t slot = 0; slot < shape_.slots; ++slot) {
+      for (int64_t d = 0; d < hd; ++d) row[static_cast<size_t>(d)] = key(slot, d);
+      reference_table().quantize_int15(row.data(), hd, 1, hd, codes.data(), stride,
+                                       &key_exponents_[static_cast<size_t>(slot)]);
+      for (int64_t d = 0; d < 2 * pairs; ++d)
+        key_codes_[static_cast<size_t>(slot / kKeyPanel * kKeyPanel * 2 * pairs + d / 2 * 2 * kKeyPanel +
+                                       slot % kKeyPanel * 2 + d % 2)] = codes[static_cast<size_t>(d)];
+    }
+  }
   int64_t run_in_blocks(const KernelTable& table, AttentionArgs args) const {
     const int64_t low = shape_.window > 0 ? std::max<int64_t>(0, shape_.pos0 - shape_.window + 1) : 0;
     const int64_t first = low / kernels::kBlock;
@@ -115,6 +135,8 @@ class Problem {
   int64_t v_stride_, ldq_;
   Random random_;
   Guarded q_, k_, v_;
+  std::vector<int16_t> key_codes_;
+  std::vector<int32_t> key_exponents_;
 };
 
 void check(const Shape& shape, uint64_t seed) {
@@ -155,6 +177,23 @@ TEST(Attention, AcrossBlocks) {
        {0, 1, 15, 16, 250, 255, 256, 257, 500, 511, 512, 700, 767, 768, 1030, 1279, 1792})
     for (const int64_t n : {1, 7, 14}) check({4, 1, pos0, n}, random.bits());
   check({6, 2, 240, 40}, 7);
+}
+
+TEST(Attention, OfIntegerScores) {
+  Random random(30);
+  for (const int64_t d : {2, 5, 31, 64, 80, 96, 260, 512})
+    for (const int64_t pos0 : {int64_t{0}, random.in(1, 300), random.in(500, 1100)})
+      for (const int64_t n : {int64_t{1}, random.in(2, 30)})
+        for (const Values kind :
+             {Values::kNormal, Values::kTiny, Values::kSignedZeros, Values::kCancelling}) {
+          Shape s = {.head_dim = d, .group = random.in(1, 4), .pos0 = pos0, .n_pos = n, .kind = kind};
+          if (random.coin()) s.window = random.in(1, 400);
+          if (random.coin()) s.softcap = 2.5f;
+          s.int15 = true;
+          check(s, random.bits());
+        }
+  check({.head_dim = 6, .group = 2, .pos0 = 700, .n_pos = 20, .window = 200, .slots = 512, .int15 = true},
+        31);
 }
 
 TEST(Attention, Windows) {
@@ -201,12 +240,14 @@ TEST(Attention, Sweep) {
 TEST(Attention, NonFiniteScores) {
   Random random(8);
   for (int i = 0; i < 40; ++i) {
-    const Shape shape{random.in(1, 9) * 2,
-                      random.in(1, 3),
-                      random.in(0, 600),
-                      random.in(1, 40),
-                      random.coin() ? random.in(1, 300) : 0,
-                      random.coin() ? 5.0f : 0.0f};
+    Shape shape{random.in(1, 9) * 2,
+                random.in(1, 3),
+                random.in(0, 600),
+                random.in(1, 40),
+                random.coin() ? random.in(1, 300) : 0,
+                random.coin() ? 5.0f : 0.0f};
+    shape.int15 =
+        i % 6 == 2 || i % 6 == 4;  // exact sums overflow only where the products below agree in sign
     SCOPED_TRACE(describe(shape));
     Problem clean(shape, 100 + static_cast<uint64_t>(i)), dirty(shape, 100 + static_cast<uint64_t>(i));
     const int64_t first = random.in(0, shape.n_pos - 1);

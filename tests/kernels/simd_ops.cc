@@ -83,6 +83,26 @@ constexpr SimdOp kOps[] = {
     {"sar", kAny, false, run<[](Lanes l) { l.put(sar<7>(l.ia())); }>},
     {"to_f32", kAny, true, run<[](Lanes l) { l.put(to_f32(l.ia())); }>},
     {"to_i32", Domain::kInt32, false, run<[](Lanes l) { l.put(to_i32(l.fa())); }>},
+    {"load_words", kAny, false, run<[](Lanes l) { l.put(load_words(l.a)); }>},
+    {"store_i16", kAny, false, run<[](Lanes l) {
+       l.put(l.ib());
+       store_i16(reinterpret_cast<int16_t*>(l.r), sar<16>(l.ia()));
+     }>},
+    {"store_i8", kAny, false, run<[](Lanes l) {
+       l.put(l.ib());
+       store_i8(reinterpret_cast<int8_t*>(l.r), sar<24>(l.ia()));
+     }>},
+    {"to_f32_wide", kAny, true, run<[](Lanes l) { l.put(to_f32_wide(l.ia(), l.ib())); }>},
+    {"dot_pairs", kAny, false, run<[](Lanes l) { l.put(dot_pairs(l.ic(), l.ia(), l.ib())); }>},
+    {"dot_quads", kAny, false, run<[](Lanes l) {
+       const QuadWeights small = quad_weights(l.ib() & broadcast_i(0x7f7f7f7f));
+       l.put(dot_quads(l.ic(), small, quad_row(reinterpret_cast<const int8_t*>(l.a))));
+     }>},
+    {"dot_quads_offset", kAny, false, run<[](Lanes l) {
+       const int8_t* row = reinterpret_cast<const int8_t*>(l.a);
+       const i32x16 sum = dot_quads(l.ic(), quad_weights_offset(l.ib()), quad_row(row));
+       l.put(sum - broadcast_i(kQuadOffset * (row[0] + row[1] + row[2] + row[3])));
+     }>},
     {"ldexp", Domain::kLdexp, true, run<[](Lanes l) { l.put(ldexp(l.fa(), l.fb())); }>},
     {"sum_halving", kAny, true, run<[](Lanes l) { l.put(sum_halving(l.fa())); }>},
     {"reduce_max", Domain::kInt32, true, run<[](Lanes l) { l.put(reduce_max(l.fa())); }>},

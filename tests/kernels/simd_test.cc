@@ -28,8 +28,18 @@ namespace avx512 {
 extern const SimdOps simd_ops;
 }
 #endif
+#ifdef ISOBIT_HAVE_avx512vnni
+namespace avx512vnni {
+extern const SimdOps simd_ops;
+}
+#endif
 #ifdef ISOBIT_HAVE_neon
 namespace neon {
+extern const SimdOps simd_ops;
+}
+#endif
+#ifdef ISOBIT_HAVE_neondot
+namespace neondot {
 extern const SimdOps simd_ops;
 }
 #endif
@@ -45,8 +55,14 @@ std::vector<const SimdOps*> runnable() {
 #ifdef ISOBIT_HAVE_avx512
   built.push_back(&avx512::simd_ops);
 #endif
+#ifdef ISOBIT_HAVE_avx512vnni
+  built.push_back(&avx512vnni::simd_ops);
+#endif
 #ifdef ISOBIT_HAVE_neon
   built.push_back(&neon::simd_ops);
+#endif
+#ifdef ISOBIT_HAVE_neondot
+  built.push_back(&neondot::simd_ops);
 #endif
   std::vector<const SimdOps*> result;
   for (const SimdOps* ops : built) {

@@ -121,6 +121,21 @@ TEST_P(Family, StepIsForwardOfOneToken) {
   EXPECT_TRUE(same_bits(logits(model, ids, 2, 6, &state), whole));
 }
 
+// Lengths around the width of a convolution, and any up to 600.
+TEST_P(Family, AnyLengthInAnyPieces) {
+  const CausalLM model = TinyModel(GetParam()).load();
+  Random random(23);
+  std::vector<int64_t> lengths = {1, 2, 3, 4, 5, 6};
+  for (int i = 0; i < (long_tests() ? 30 : 2); ++i) lengths.push_back(random.in(1, 600));
+  for (const int64_t length : lengths) {
+    SCOPED_TRACE(length);
+    const std::vector<int64_t> ids = tiny_ids(1, length);
+    const std::vector<float> whole = logits(model, ids, 1, length);
+    check_split(model, ids, whole, 1, length, random.parts(length, 4), false);
+    check_split(model, ids, whole, 1, length, random.parts(length, 300), true);
+  }
+}
+
 // Longer than a pass of 512 tokens and, with windows, longer than the ring.
 TEST_P(Family, LongPrompts) {
   const CausalLM model = TinyModel(GetParam()).load();

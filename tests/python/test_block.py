@@ -305,8 +305,6 @@ def test_devices_formats_profiles_and_modes():
         assert same(block(x), c.block()(x))
     with refuses(ValueError, "[TransformerBlock] numeric_mode", "identical", "exact"):
         TransformerBlock(c.weights(), **c.options, numeric_mode="exact")
-    with refuses(NotImplementedError, "numeric_profile", "fixed15_v1"):
-        TransformerBlock(c.weights(), **c.options, numeric_profile="fixed15_v1")
     with refuses(NotImplementedError, "numeric_profile", "rejected", "perplexity"):
         TransformerBlock(c.weights(), **c.options, numeric_profile="int8_v1")
     with refuses(ValueError, "numeric_profile", "fp32_v1", "fp64"):

@@ -156,6 +156,29 @@ def test_weight_formats(run, directory):
     assert "MiB as float32, embedding bfloat16" in run("info", "--embed-format", "bfloat16")[1]
 
 
+def test_numeric_profiles(run, directory):
+    arguments = ("--ids", "5,9,200", "-n", "7", "--ignore-eos", "--digest", "--numeric-profile")
+    digests = {}
+    for profile in isobit.numeric_profiles():
+        code, out, _ = run("generate", *arguments, profile, "--json")
+        report = json.loads(out)
+        assert (code, report["numeric_profile"]) == (0, profile)
+        model = CausalLM.load(directory, numeric_profile=profile)
+        assert report["ids"] == model.generate([[5, 9, 200]], 7).tolist()[0][3:]
+        digests[profile] = report["digest"]
+        for isa in isobit.available_isas():
+            again = json.loads(run("generate", *arguments, profile, "--json", "--isa", isa)[1])
+            assert again["digest"] == report["digest"]
+    assert len(set(digests.values())) == 3
+    for options, words in (
+        (("fp32_v1",), ""),
+        (("fixed15_v1",), " with fixed15_v1"),
+        (("int8x32_v1", "--weight-format", "bfloat16"), " with bfloat16 weights and int8x32_v1"),
+    ):
+        line = run("generate", *arguments, *options)[1].splitlines()[1]
+        assert line.startswith("digest ") and line[len("digest ") + 64 :] == words
+
+
 def test_generate_stops_at_a_stop_id(run, directory, tmp_path):
     ids = [5, 9, 200]
     whole = CausalLM.load(directory).generate([ids], 8).tolist()[0]

@@ -124,3 +124,82 @@ def test_int8():
         linalg.quantize_int8(x[0])
     with refuses(ValueError, "[linalg.dequantize_int8] exponents", "-155..121"):
         linalg.dequantize_int8(codes, np.full(7, 122, np.int32))
+
+
+def int15_codes(x):
+    """Codes and exponents in binary64, where every step but the rounding is exact."""
+    top = np.abs(x).max(axis=1).astype(np.float64)
+    e = np.where(top > 0, np.floor(np.log2(np.where(top > 0, top, 1))) - 13, 0).astype(np.int64)
+    codes = np.clip(np.rint(x.astype(np.float64) * np.exp2(-e.astype(np.float64))[:, None]), -16383, 16383)
+    return codes.astype(np.int64), e
+
+
+def test_int15_codes():
+    x = draw(9, 50) * np.exp2(np.arange(-126, 126, 28)).astype(np.float32)[:, None]
+    x[4] = 0
+    x[5, 3] = np.float32(2) ** -149
+    hi, lo, exponents = linalg.quantize_int15(x)
+    codes, e = int15_codes(x)
+    assert np.array_equal(128 * np.asarray(hi).astype(np.int64) + np.asarray(lo), codes)
+    assert np.asarray(lo).min() >= 0 and np.array_equal(np.asarray(exponents), e)
+    assert (np.asarray(hi).dtype, np.asarray(lo).dtype) == (np.int8, np.int8)
+    wide = linalg.dequantize_int15(hi, lo, exponents)
+    assert same(wide, (codes * np.exp2(e.astype(np.float64))[:, None]).astype(np.float32))
+    again = linalg.quantize_int15(wide)
+    assert all(same(p, q) for p, q in zip(again, (hi, lo, exponents), strict=True))
+    every = np.arange(-16383, 16384, dtype=np.int16)[None]
+    planes = (np.floor_divide(every, 128).astype(np.int8), (every % 128).astype(np.int8))
+    assert same(linalg.dequantize_int15(*planes, np.int32([0])), every.astype(np.float32))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 5, 7), (33, 70, 300), (2, 3, 65536)])
+def test_matmul_int15(m, n, k):
+    a, b = draw(m, k), draw(n, k, seed=5)
+    codes_a, e_a = int15_codes(a)
+    codes_b, e_b = int15_codes(b)
+    sums = (codes_a @ codes_b.T).astype(np.float32).astype(np.float64)
+    expected = (sums * np.exp2((e_a[:, None] + e_b[None]).astype(np.float64))).astype(np.float32)
+    triple = linalg.quantize_int15(b)
+    for right in (b, triple):
+        assert same(linalg.matmul_int15(a, right), expected)
+        assert same(linalg.matmul_int15(linalg.quantize_int15(a), right), expected)
+    out = np.zeros((m, n), np.float32)
+    assert linalg.matmul_int15(a, triple, out=out) is out and same(out, expected)
+    for isa in isobit.available_isas():
+        used = isobit.active_isa()
+        isobit.set_isa(isa)
+        assert same(linalg.matmul_int15(a, triple), expected)
+        isobit.set_isa(used)
+
+
+def test_int15_refusals():
+    x = draw(2, 3)
+    hi, lo, exponents = (np.array(p) for p in linalg.quantize_int15(x))
+    with refuses(ValueError, "[linalg.quantize_int15] x", "finite"):
+        linalg.quantize_int15(np.float32([[np.inf]]))
+    with refuses(TypeError, "[linalg.quantize_int15] x", "float32"):
+        linalg.quantize_int15(x.astype(np.float64))
+    with refuses(ValueError, "[linalg.dequantize_int15] x lo", "0..127", "-1"):
+        linalg.dequantize_int15(hi, lo * 0 - 1, exponents)
+    with refuses(ValueError, "[linalg.dequantize_int15] x codes", "-16383..16383", "-16384"):
+        linalg.dequantize_int15(np.full_like(hi, -128), lo * 0, exponents)
+    for e in (-163, 115):
+        with refuses(ValueError, "[linalg.dequantize_int15] x exponents", "-162..114", str(e)):
+            linalg.dequantize_int15(hi, lo, exponents * 0 + np.int32(e))
+    with refuses(ValueError, "[linalg.dequantize_int15] x codes", "float32", "1 * 2^-160"):
+        linalg.dequantize_int15(hi * 0, lo * 0 + 1, exponents * 0 - 160)
+    with refuses(ValueError, "[linalg.dequantize_int15] x exponents", "2 rows"):
+        linalg.dequantize_int15(hi, lo, exponents[:1])
+    with refuses(ValueError, "[linalg.dequantize_int15] x lo", "(2, 3)"):
+        linalg.dequantize_int15(hi, lo[:, :2], exponents)
+    with refuses(ValueError, "[linalg.matmul_int15] b", "3 columns", "2"):
+        linalg.matmul_int15(x, draw(4, 2))
+    with refuses(ValueError, "[linalg.matmul_int15] a", "(hi, lo, exponents)", "tuple of 2"):
+        linalg.matmul_int15((hi, lo), x)
+    with refuses(ValueError, "[linalg.matmul_int15] a", "65536", "65537"):
+        linalg.matmul_int15(np.ones((1, 65537), np.float32), np.ones((1, 65537), np.float32))
+    with refuses(ValueError, "[linalg.matmul_int15] result", "overflow"):
+        linalg.matmul_int15(np.full((1, 1), 3e38, np.float32), np.full((1, 1), 3e38, np.float32))
+    for bad, error in ((np.zeros((2, 3), np.float32), ValueError), (np.zeros((2, 2)), TypeError)):
+        with refuses(error, "[linalg.matmul_int15] out"):
+            linalg.matmul_int15(x, x, out=bad)

@@ -82,6 +82,20 @@ def test_stored_weights(tmp_path, case):
         assert describe(tmp_path, fmt)["memory_bytes"] == size
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "case", ["mamba", "mamba2-groups", "granite", "falcon_h1-norm", "nemotron_h", "zamba2"]
+)
+def test_half_precision_files(tmp_path, case, dtype):
+    family, fields = CASES[case]
+    model = oracle.random_model(tmp_path, family, fields)
+    model.to(getattr(oracle.torch, dtype)).save_pretrained(tmp_path)
+    ids = np.random.default_rng(5).integers(0, fields["vocab_size"], (2, 12))
+    full, steps = oracle.our_logits(CausalLM.load(tmp_path), ids)
+    oracle.assert_close(full, oracle.oracle_logits(oracle.load_oracle(tmp_path), ids))
+    assert full.tobytes() == steps.tobytes()
+
+
 def test_parameters_and_blocks(tmp_path):
     oracle.random_model(tmp_path, *CASES["mamba2"])
     model = CausalLM.load(tmp_path)

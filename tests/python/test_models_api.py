@@ -415,8 +415,10 @@ def test_load_refusals(tmp_path, folder):
     assert CausalLM.load(folder, numeric_mode="fast").numeric_mode_used() == "identical"
     with refuses(ValueError, "[CausalLM] weight_format", "int3"):
         CausalLM.load(folder, weight_format="int3")
-    with refuses(NotImplementedError, "[CausalLM] numeric_profile", "fixed15_v1"):
-        CausalLM.load(folder, numeric_profile="fixed15_v1")
+    with refuses(NotImplementedError, "[CausalLM] numeric_profile", "int8_v1", "rejected"):
+        CausalLM.load(folder, numeric_profile="int8_v1")
+    with refuses(ValueError, "[CausalLM] numeric_profile", "int8x32_v1", "'bf16'"):
+        CausalLM.load(folder, numeric_profile="bf16")
     for n in (0, -1, 129):
         with refuses(ValueError, "[CausalLM] max_positions", str(n)):
             CausalLM.load(folder, max_positions=n)

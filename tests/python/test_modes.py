@@ -52,11 +52,11 @@ def test_mode_of_the_environment():
 
 
 def test_profile():
-    assert isobit.numeric_profiles() == ("fp32_v1",) and isobit.numeric_profile() == "fp32_v1"
-    isobit.set_numeric_profile("fp32_v1")
-    for name in ("fixed15_v1", "int8x32_v1"):
-        with refuses(NotImplementedError, "[set_numeric_profile]", name, "fp32_v1"):
-            isobit.set_numeric_profile(name)
+    assert isobit.numeric_profiles() == ("fp32_v1", "fixed15_v1", "int8x32_v1")
+    assert isobit.numeric_profile() == "fp32_v1"
+    for name in reversed(isobit.numeric_profiles()):
+        isobit.set_numeric_profile(name)
+        assert isobit.numeric_profile() == name
     for name in ("int8_v1", "fixed15_int8_attention_v1"):
         with refuses(NotImplementedError, "[set_numeric_profile]", name, "rejected", "perplexity"):
             isobit.set_numeric_profile(name)
@@ -67,6 +67,9 @@ def test_profile():
 
 
 def test_profile_of_the_environment():
-    refusal = in_a_new_process("print(isobit.numeric_profile())", ISOBIT_NUMERIC_PROFILE="fixed15_v1")
-    assert refusal.startswith("NotImplementedError") and "fixed15_v1" in refusal
-    assert in_a_new_process("print(isobit.numeric_profile())", ISOBIT_NUMERIC_PROFILE="fp32_v1") == "fp32_v1"
+    program = "print(isobit.numeric_profile())"
+    for name in isobit.numeric_profiles():
+        assert in_a_new_process(program, ISOBIT_NUMERIC_PROFILE=name) == name
+    refusal = in_a_new_process(program, ISOBIT_NUMERIC_PROFILE="int8_v1")
+    assert refusal.startswith("NotImplementedError") and "int8_v1" in refusal and "rejected" in refusal
+    assert in_a_new_process(program, ISOBIT_NUMERIC_PROFILE="bf16").startswith("ValueError")

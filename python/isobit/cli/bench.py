@@ -24,6 +24,7 @@ _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
 _BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+_EIGHTHS = {"fixed15_v1": 16, "int8x32_v1": 9}  # of a byte, for a weight of projections and head
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,18 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="also say where the time goes, by operation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_format_arguments(parser)
+    common.add_profile_argument(parser)
     common.add_runtime_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     common.apply_runtime_arguments(arguments)
-    model = common.load_model(arguments.directory, **common.formats(arguments))
+    model = common.load_model(
+        arguments.directory, numeric_profile=arguments.numeric_profile, **common.formats(arguments)
+    )
     work = _work(model, arguments.prompts, arguments.depths)
     facts: dict[str, Any] = {
         "isa": isobit.active_isa(),
         "threads": isobit.num_threads(),
         "weight_format": model.weight_format,
         "embed_format": model.embed_format,
+        "numeric_profile": model.numeric_profile,
         **isobit.measure(),
         "rows": [row(model, kind, length, arguments.profile) for kind, length in work],
     }
@@ -93,14 +98,30 @@ def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int
     tokens = length if kind == "prefill" else 1
     keys = length // 2 if kind == "prefill" else length  # that a token sees on average
     plan = model.plan
-    attention_rows = 2 * (plan.n_heads + plan.n_kv_heads) * plan.head_dim
-    layers = plan.n_layers * plan.d_model * (attention_rows + 3 * plan.intermediate)
     head = plan.vocab_size * plan.d_model
-    per_key = 2 * plan.n_layers * plan.head_dim
-    flop = 2 * layers * tokens + 2 * head + 2 * per_key * plan.n_heads * keys * tokens
-    read = _BYTES[model.weight_format] * layers + _BYTES[model.embed_format] * head
-    read += 4 * per_key * plan.n_kv_heads * keys * batch
+    layers, kinds = model.projection_elements, plan.layer_kinds
+    per_key = 2 * plan.head_dim * sum(kind in ("attention", "both") for kind in kinds)
+    scan_flop, state = _scan(plan)
+    scans = sum(kind in ("mamba", "both") for kind in kinds)
+    flop = 2 * head + tokens * (2 * layers + 2 * per_key * plan.n_heads * keys + scans * scan_flop)
+    integer = _EIGHTHS.get(model.numeric_profile)
+    read = (integer or 8 * _BYTES[model.weight_format]) * layers // 8
+    read += (integer or 8 * _BYTES[model.embed_format]) * head // 8
+    read += 4 * (per_key * plan.n_kv_heads * keys + scans * state) * batch
     return flop * batch, read
+
+
+def _scan(plan: Any) -> tuple[int, int]:
+    """Operations of a Mamba layer's convolution and recurrence for one token; the numbers of its state."""
+    shape = plan.mamba_shape
+    if shape is None:
+        return 0, 0
+    cells = shape["channels"] * shape["states"]
+    # Each cell: the decay (in version 1 a product and exp, counted as one), a product or two, two
+    # multiply-adds; version 3 has three for each rank.
+    per_cell = {1: 8, 2: 5, 3: 1 + 6 * shape["rank"]}[shape["version"]]
+    conv = shape["conv_channels"] * shape["conv_width"]
+    return cells * per_cell + 2 * conv, cells + conv
 
 
 def _ids(model: CausalLM, length: int) -> list[list[int]]:
@@ -133,7 +154,7 @@ def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
         f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights, "
-        f"{facts['embed_format']} head: {peak:.0f} GFLOP/s of multiply-adds "
+        f"{facts['embed_format']} head, {facts['numeric_profile']}: {peak:.0f} GFLOP/s of multiply-adds "
         f"and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import isobit
+from isobit._modes import PROFILES
 from isobit.lowbit import FORMATS
 from isobit.models import CausalLM
 
@@ -36,6 +37,14 @@ def add_format_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "bfloat16"),
         default="float32",
         help="how embedding and head are kept in memory; default: float32",
+    )
+
+
+def add_profile_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--numeric-profile",
+        choices=PROFILES,
+        help="arithmetic of the matrix products; default: ISOBIT_NUMERIC_PROFILE, else fp32_v1",
     )
 
 
@@ -87,6 +96,7 @@ def stored_as(model: CausalLM) -> str:
     """What a digest depends on besides the checkpoint: " with int8 weights"; nothing for float32."""
     formats = {"weights": model.weight_format, "embedding": model.embed_format}
     parts = [f"{fmt} {what}" for what, fmt in formats.items() if fmt != "float32"]
+    parts += [] if model.numeric_profile == "fp32_v1" else [model.numeric_profile]
     return f" with {' and '.join(parts)}" if parts else ""
 
 

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--max-new-tokens", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--max-positions", type=int, metavar="N", help="default: what the config says")
     common.add_format_arguments(parser)
+    common.add_profile_argument(parser)
     parser.add_argument("--ignore-eos", action="store_true", help="generate all N tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--digest", action="store_true", help="print a digest of all ids and the last logits")
@@ -47,12 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     eos = None if tokenizer is None else tokenizer.eos_token_id
     stops = set() if arguments.ignore_eos else common.stop_ids(arguments.directory, eos)
     model = common.load_model(
-        arguments.directory, max_positions=arguments.max_positions, **common.formats(arguments)
+        arguments.directory,
+        max_positions=arguments.max_positions,
+        numeric_profile=arguments.numeric_profile,
+        **common.formats(arguments),
     )
     on_text = (lambda text: None) if arguments.json else _print_now
     result = answer(model, tokenizer, prompt, arguments.max_new_tokens, stop_ids=stops, on_text=on_text)
     if arguments.json:
         report = _report(result, tokenizer, arguments.digest) | common.formats(arguments)
+        report["numeric_profile"] = model.numeric_profile
         print(json.dumps(report, ensure_ascii=False))
         return 0
     print("" if tokenizer is not None else " ".join(map(str, result.ids)))

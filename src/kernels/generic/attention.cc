@@ -7,6 +7,7 @@
 // and stay in the first-level cache; a block leaves a node (m, den, num) per row, and nodes are merged by the
 // tree over the absolute block index. A row that sees nothing of a block has m = -inf, den = 0, num = 0,
 // which the merge leaves out by itself.
+#include "kernels/generic/dot/int15_sums.h"
 #include "kernels/generic/elementary.h"
 #include "kernels/generic/kernels.h"
 #include "kernels/generic/lanes.h"
@@ -85,6 +86,43 @@ static inline void score_tile(const float* q, int64_t head_dim, const float* key
       store(s + r * kScoreStride + 16 * v, (acc[r][v] + zero()) * broadcast(scale));
 }
 
+// The query rows of a tile, packed, and their codes where the scores are integer products.
+struct Queries {
+  float* values;   // rows of head_dim
+  int16_t* codes;  // rows of int15_stride(head_dim)
+  int32_t* exponents;
+  Queries from(int64_t row, int64_t head_dim) const {
+    return {values + row * head_dim, codes + row * int15_stride(head_dim), exponents + row};
+  }
+};
+
+// The same of 15-bit codes (contract 7c.1), kInt15Rows rows at a time.
+template <int ROWS, int VECS>
+static inline void score_int15_tile(const AttentionArgs& args, const Queries& q, int64_t slot, float* s) {
+  constexpr int kRows = ROWS < kInt15Rows ? ROWS : kInt15Rows;
+  const int64_t pairs = (args.head_dim + 1) / 2, ld = int15_stride(args.head_dim);
+  const int16_t* keys[VECS];
+  for (int v = 0; v < VECS; ++v) keys[v] = args.key_codes + (slot + 16 * v) * 2 * pairs;
+  f32x16 sums[kRows][VECS];
+  int15_sums<kRows, VECS>(q.codes, ld, keys, 2 * kKeyPanel, pairs, sums);
+  for (int v = 0; v < VECS; ++v) {
+    const i32x16 e = load_i(args.key_exponents + slot + 16 * v);
+    for (int r = 0; r < kRows; ++r)
+      store(s + r * kScoreStride + 16 * v,
+            times_power_of_two(sums[r][v], e + broadcast_i(q.exponents[r])) * broadcast(args.scale));
+  }
+  if constexpr (ROWS > kRows)
+    score_int15_tile<ROWS - kRows, VECS>(args, q.from(kRows, args.head_dim), slot, s + kRows * kScoreStride);
+}
+
+template <int ROWS, int VECS>
+static inline void scores(const AttentionArgs& args, const Queries& q, int64_t slot, float* s) {
+  if (args.key_codes)
+    score_int15_tile<ROWS, VECS>(args, q, slot, s);
+  else
+    score_tile<ROWS, VECS>(q.values, args.head_dim, args.k + slot * args.head_dim, args.scale, s);
+}
+
 // Scores of one row: caps them, makes those outside [low, high] -inf, and returns the largest. `odd` turns
 // NaN once a visible score is not finite.
 static inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high, float softcap,
@@ -153,7 +191,7 @@ static inline void value_rows(const float* e, const float* v, int64_t v_stride, 
 // The node of one tile (ROWS query rows from `row`) for the block that begins at `block`. Returns whether all
 // visible scores were finite.
 template <int ROWS>
-static inline bool attend_block(const QueryRows& rows, int64_t row, const float* q, int64_t block, float* s,
+static inline bool attend_block(const QueryRows& rows, int64_t row, const Queries& q, int64_t block, float* s,
                                 Node node) {
   const AttentionArgs& args = rows.args;
   const int64_t hd = args.head_dim;
@@ -167,7 +205,6 @@ static inline bool attend_block(const QueryRows& rows, int64_t row, const float*
     return true;
   }
   const int64_t slot = low % args.slots;  // a block never wraps
-  const float* keys = args.k + slot * hd;
   const float* values = args.v + slot * v_stride;
   const int64_t n = end - low;
   const int64_t padded = (n + 15) / 16 * 16;
@@ -175,9 +212,9 @@ static inline bool attend_block(const QueryRows& rows, int64_t row, const float*
   for (int64_t j = 0; j < padded;) {
     const int width = j + 16 * kTileVecs <= padded ? 16 * kTileVecs : 16;
     if (width == 16)
-      score_tile<ROWS, 1>(q, hd, keys + j * hd, args.scale, s + j);
+      scores<ROWS, 1>(args, q, slot + j, s + j);
     else
-      score_tile<ROWS, kTileVecs>(q, hd, keys + j * hd, args.scale, s + j);
+      scores<ROWS, kTileVecs>(args, q, slot + j, s + j);
     j += width;
   }
 
@@ -237,25 +274,34 @@ static inline void merge_nodes(Node left, Node right, int rows, int64_t v_stride
 
 // Smallest position among `count` rows with a non-finite visible score; the slow path, after a tile reported
 // one.
-static inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count) {
+static inline int64_t find_nonfinite_score(const QueryRows& rows, int64_t row, int count, const Queries& q) {
   const AttentionArgs& args = rows.args;
-  for (int64_t r = row; r < row + count; ++r)
-    for (int64_t j = rows.first_visible(r); j <= rows.position(r); ++j) {
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t j = rows.first_visible(row + r); j <= rows.position(row + r); ++j) {
       const int64_t slot = j % args.slots;
       const int64_t lane = slot % kKeyPanel;
       float s[16];
-      score_tile<1, 1>(rows.query(r), args.head_dim, args.k + (slot - lane) * args.head_dim, args.scale, s);
-      if (!(s[lane] - s[lane] == 0.0f)) return rows.position(r);
+      scores<1, 1>(args, q.from(r, args.head_dim), slot - lane, s);
+      if (!(s[lane] - s[lane] == 0.0f)) return rows.position(row + r);
     }
   return INT64_MAX;
 }
 
-// Scratch: scores, the packed queries of kTiles tiles, and for each tile a stack of nodes.
+// Scratch: scores, the packed queries of kTiles tiles and their codes, and for each tile a stack of nodes.
 static inline int64_t node_floats(int64_t v_stride) { return 32 + kTileRows * v_stride; }
+static inline int64_t query_floats(int64_t head_dim) {
+  constexpr int64_t kRows = kTiles * kTileRows;
+  return kRows * ((head_dim + 15) / 16 * 16 + int15_stride(head_dim) / 2) + (kRows + 15) / 16 * 16;
+}
+static inline Queries queries_at(float* p, int64_t head_dim) {
+  constexpr int64_t kRows = kTiles * kTileRows;
+  float* codes = p + kRows * ((head_dim + 15) / 16 * 16);
+  float* exponents = codes + kRows * int15_stride(head_dim) / 2;
+  return {p, reinterpret_cast<int16_t*>(codes), reinterpret_cast<int32_t*>(exponents)};
+}
 int64_t attention_scratch(int64_t head_dim) {
   const int64_t v_stride = (head_dim + 15) / 16 * 16;
-  return kTileRows * kScoreStride + kTiles * kTileRows * v_stride +
-         kTiles * kMaxTreeLevels * node_floats(v_stride);
+  return kTileRows * kScoreStride + query_floats(head_dim) + kTiles * kMaxTreeLevels * node_floats(v_stride);
 }
 
 // Contract 2's tree over blocks that come in ascending order, for some tiles at once.
@@ -314,10 +360,11 @@ static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles
   const int64_t hd = args.head_dim;
   const int64_t v_stride = (hd + 15) / 16 * 16;
   float* s = args.scratch;
-  float* q = s + kTileRows * kScoreStride;
-  NodeStack stack(q + kTiles * kTileRows * v_stride, tiles, ROWS, v_stride);
+  const Queries q = queries_at(s + kTileRows * kScoreStride, hd);
+  NodeStack stack(q.values + query_floats(hd), tiles, ROWS, v_stride);
   for (int64_t r = 0; r < tiles * ROWS; ++r)
-    for (int64_t d = 0; d < hd; ++d) q[r * hd + d] = rows.query(row + r)[d];
+    for (int64_t d = 0; d < hd; ++d) q.values[r * hd + d] = rows.query(row + r)[d];
+  if (args.key_codes) quantize_int15(q.values, hd, tiles * ROWS, hd, q.codes, int15_stride(hd), q.exponents);
 
   int64_t bad = INT64_MAX;
   const int64_t last_row = row + tiles * ROWS - 1;
@@ -327,8 +374,9 @@ static inline int64_t attend_tiles(const QueryRows& rows, int64_t row, int tiles
   for (int64_t b = begin; b <= end; ++b) {
     for (int t = 0; t < tiles; ++t) {
       const int64_t first = row + t * ROWS;
-      if (attend_block<ROWS>(rows, first, q + t * ROWS * hd, b * kBlock, s, stack.next(t))) continue;
-      const int64_t position = find_nonfinite_score(rows, first, ROWS);
+      const Queries tile = q.from(t * ROWS, hd);
+      if (attend_block<ROWS>(rows, first, tile, b * kBlock, s, stack.next(t))) continue;
+      const int64_t position = find_nonfinite_score(rows, first, ROWS, tile);
       if (position < bad) bad = position;
     }
     stack.push(b);

@@ -18,6 +18,14 @@ void matmul_bf16(const float* a, int64_t lda, int64_t rows, const uint16_t* pane
                  const float* bias, float* c, int64_t ldc, float* scratch);
 void matmul_int8(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
                  int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
+void matmul_int15(const Int15Rows& a, int64_t rows, const int16_t* panels, const int32_t* exponents,
+                  int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc);
+void matmul_int8x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols, const float* bias,
+                    float* c, int64_t ldc);
+void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
+                    int32_t* exponents);
+void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
+                      int32_t* offsets);
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels);
 int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
                  float* y, int64_t ldy);

@@ -14,6 +14,8 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 constexpr const char* kIsaName = "avx2";
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 1;
+constexpr int kInt15Rows = 2;
+constexpr int kInt8Rows = 2;
 
 /// Copied half by half: GCC copies a plain struct of two vectors through memory, and a tile of them would
 /// live there.
@@ -211,6 +213,58 @@ ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
   // The exponent field takes n; where that overflows, a * inf is inf, or NaN for NaN.
   const i32x16 sum = bitcast_i(a) + shl<23>(to_i32(n));
   return select(sum > broadcast_i(0x7f7fffff), a * broadcast(__builtin_inff()), bitcast_f(sum));
+}
+
+// Integer dot products. A word is two int16 or four bytes of neighbouring k.
+ISOBIT_INLINE i32x16 load_words(const void* p) {
+  const __m256i* words = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+}
+ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
+  const __m256i packed = _mm256_packs_epi32(a.lo, a.hi);  // 64-bit quarters: lo, hi, lo, hi
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+ISOBIT_INLINE void store_i8(int8_t* p, i32x16 a) {
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+ISOBIT_INLINE __m256 to_f32_wide(__m256i high, __m256i low) {
+  const auto half = [](__m128i h, __m128i l) {
+    return _mm256_cvtpd_ps(
+        _mm256_fmadd_pd(_mm256_cvtepi32_pd(h), _mm256_set1_pd(0x1p16), _mm256_cvtepi32_pd(l)));
+  };
+  const __m128 first = half(_mm256_castsi256_si128(high), _mm256_castsi256_si128(low));
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(first),
+                              half(_mm256_extracti128_si256(high, 1), _mm256_extracti128_si256(low, 1)), 1);
+}
+ISOBIT_INLINE f32x16 to_f32_wide(i32x16 high, i32x16 low) {
+  return {to_f32_wide(high.lo, low.lo), to_f32_wide(high.hi, low.hi)};
+}
+ISOBIT_INLINE i32x16 dot_pairs(i32x16 acc, i32x16 a, i32x16 b) {
+  return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, b.lo)),
+          _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, b.hi))};
+}
+constexpr int32_t kQuadOffset = 128;
+struct QuadWeights {
+  i32x16 even, odd;
+};
+using QuadRow = QuadWeights;
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) {
+  const __m256i low = _mm256_set1_epi16(255);
+  return {{_mm256_and_si256(bytes.lo, low), _mm256_and_si256(bytes.hi, low)},
+          {_mm256_srli_epi16(bytes.lo, 8), _mm256_srli_epi16(bytes.hi, 8)}};
+}
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) { return quad_weights(bytes); }
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  const __m256i bytes = _mm256_set1_epi32(word);
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), odd = _mm256_srai_epi16(bytes, 8);
+  return {{even, even}, {odd, odd}};
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  return dot_pairs(dot_pairs(acc, w.even, a.even), w.odd, a.odd);
 }
 
 // Reductions: lane i with lane i+8, then +4, +2, +1.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 16-lane type on AVX-512 (F, BW, DQ, VL): one 512-bit register a value, one mask register a mask. See
-// README.md.
+// The 16-lane type on AVX-512 (F, BW, DQ, VL; VNNI where compiled for it): one 512-bit register a value, one
+// mask register a mask. See README.md.
 #pragma once
 
 // g++ 12 warns about its own undefined-value intrinsics (GCC bug 105593).
@@ -20,9 +20,15 @@
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
+#ifdef __AVX512VNNI__
+constexpr const char* kIsaName = "avx512vnni";
+#else
 constexpr const char* kIsaName = "avx512";
+#endif
 constexpr int kTileRows = 12;
 constexpr int kTileVecs = 2;
+constexpr int kInt15Rows = 4;
+constexpr int kInt8Rows = 4;
 
 struct f32x16 {
   __m512 v;
@@ -123,6 +129,64 @@ ISOBIT_INLINE i32x16 bitcast_i(f32x16 a) { return {_mm512_castps_si512(a.v)}; }
 ISOBIT_INLINE f32x16 bitcast_f(i32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 ISOBIT_INLINE f32x16 to_f32(i32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 ISOBIT_INLINE i32x16 to_i32(f32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
+
+// Integer dot products. A word is two int16 or four bytes of neighbouring k.
+ISOBIT_INLINE i32x16 load_words(const void* p) { return {_mm512_loadu_si512(p)}; }
+ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+ISOBIT_INLINE void store_i8(int8_t* p, i32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+ISOBIT_INLINE f32x16 to_f32_wide(i32x16 high, i32x16 low) {
+  const auto half = [](__m256i h, __m256i l) {
+    return _mm512_cvtpd_ps(
+        _mm512_fmadd_pd(_mm512_cvtepi32_pd(h), _mm512_set1_pd(0x1p16), _mm512_cvtepi32_pd(l)));
+  };
+  const __m256 first = half(_mm512_castsi512_si256(high.v), _mm512_castsi512_si256(low.v));
+  const __m256 second = half(_mm512_extracti32x8_epi32(high.v, 1), _mm512_extracti32x8_epi32(low.v, 1));
+  return {_mm512_insertf32x8(_mm512_castps256_ps512(first), second, 1)};
+}
+#ifdef __AVX512VNNI__
+ISOBIT_INLINE i32x16 dot_pairs(i32x16 acc, i32x16 a, i32x16 b) {
+  return {_mm512_dpwssd_epi32(acc.v, a.v, b.v)};
+}
+constexpr int32_t kQuadOffset = 128;
+using QuadWeights = i32x16;
+using QuadRow = i32x16;
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) { return bytes; }
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) { return bytes; }
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return broadcast_i(word);
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  return {_mm512_dpbusd_epi32(acc.v, w.v, a.v)};
+}
+#else
+ISOBIT_INLINE i32x16 dot_pairs(i32x16 acc, i32x16 a, i32x16 b) {
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(a.v, b.v))};
+}
+constexpr int32_t kQuadOffset = 128;
+struct QuadWeights {
+  i32x16 even, odd;
+};
+using QuadRow = QuadWeights;
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) {
+  return {{_mm512_and_si512(bytes.v, _mm512_set1_epi16(255))}, {_mm512_srli_epi16(bytes.v, 8)}};
+}
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) { return quad_weights(bytes); }
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  const __m512i bytes = _mm512_set1_epi32(word);
+  return {{_mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8)}, {_mm512_srai_epi16(bytes, 8)}};
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  return dot_pairs(dot_pairs(acc, w.even, a.even), w.odd, a.odd);
+}
+#endif
 
 // Reductions: lane i with lane i+8, then +4, +2, +1.
 ISOBIT_INLINE float sum_halving(f32x16 a) {

@@ -11,9 +11,15 @@
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
+#ifdef __ARM_FEATURE_DOTPROD
+constexpr const char* kIsaName = "neondot";
+#else
 constexpr const char* kIsaName = "neon";
+#endif
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 1;
+constexpr int kInt15Rows = 2;
+constexpr int kInt8Rows = 2;
 
 struct f32x16 {
   float32x4_t v[4];
@@ -222,6 +228,85 @@ ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
   const i32x16 sum = bitcast_i(a) + shl<23>(to_i32(n));
   return select(sum > broadcast_i(0x7f7fffff), a * broadcast(__builtin_inff()), bitcast_f(sum));
 }
+
+// Integer dot products. A word is two int16 or four bytes of neighbouring k.
+ISOBIT_INLINE i32x16 load_words(const void* p) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(p);
+  return quarters<i32x16>([&](int i) { return vreinterpretq_s32_u8(vld1q_u8(bytes + 16 * i)); });
+}
+ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(a.v[i]));
+}
+ISOBIT_INLINE void store_i8(int8_t* p, i32x16 a) {
+  for (int i = 0; i < 4; i += 2)
+    vst1_s8(p + 4 * i, vmovn_s16(vcombine_s16(vmovn_s32(a.v[i]), vmovn_s32(a.v[i + 1]))));
+}
+ISOBIT_INLINE f32x16 to_f32_wide(i32x16 high, i32x16 low) {
+  const auto sum = [](int32x2_t h, int32x2_t l) {
+    const float64x2_t scale = vdupq_n_f64(0x1p16);
+    return vcvt_f32_f64(vfmaq_f64(vcvtq_f64_s64(vmovl_s32(l)), vcvtq_f64_s64(vmovl_s32(h)), scale));
+  };
+  return quarters<f32x16>([&](int i) {
+    return vcombine_f32(sum(vget_low_s32(high.v[i]), vget_low_s32(low.v[i])),
+                        sum(vget_high_s32(high.v[i]), vget_high_s32(low.v[i])));
+  });
+}
+ISOBIT_INLINE i32x16 dot_pairs(i32x16 acc, i32x16 a, i32x16 b) {
+  return quarters<i32x16>([&](int i) {
+    const int16x8_t x = vreinterpretq_s16_s32(a.v[i]), y = vreinterpretq_s16_s32(b.v[i]);
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+    return vaddq_s32(acc.v[i], vpaddq_s32(low, vmull_high_s16(x, y)));
+  });
+}
+#ifdef __ARM_FEATURE_DOTPROD
+constexpr int32_t kQuadOffset = 0;
+using QuadWeights = i32x16;
+using QuadRow = int8x16_t;
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) { return bytes; }
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) {
+  return quarters<i32x16>([&](int i) { return veorq_s32(bytes.v[i], vdupq_n_s32(INT32_C(-0x7f7f7f80))); });
+}
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return vreinterpretq_s8_s32(vdupq_n_s32(word));
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  return quarters<i32x16>([&](int i) { return vdotq_s32(acc.v[i], vreinterpretq_s8_s32(w.v[i]), a); });
+}
+#else
+constexpr int32_t kQuadOffset = 128;
+struct QuadWeights {
+  i32x16 even, odd;
+};
+struct QuadRow {
+  int16x8_t even, odd;
+};
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) {
+  const auto even = [&](int i) { return vandq_s32(bytes.v[i], vdupq_n_s32(0x00ff00ff)); };
+  const auto odd = [&](int i) {
+    return vreinterpretq_s32_u16(vshrq_n_u16(vreinterpretq_u16_s32(bytes.v[i]), 8));
+  };
+  return {quarters<i32x16>(even), quarters<i32x16>(odd)};
+}
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) { return quad_weights(bytes); }
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  const int16x8_t bytes = vreinterpretq_s16_s32(vdupq_n_s32(word));
+  return {vshrq_n_s16(vshlq_n_s16(bytes, 8), 8), vshrq_n_s16(bytes, 8)};
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  // Each product is at most 255 * 127 in magnitude and each pair of them fits as well.
+  return quarters<i32x16>([&](int i) {
+    const int16x8_t even = vreinterpretq_s16_s32(w.even.v[i]), odd = vreinterpretq_s16_s32(w.odd.v[i]);
+    const int32x4_t low = vmlal_s16(vmull_s16(vget_low_s16(even), vget_low_s16(a.even)), vget_low_s16(odd),
+                                    vget_low_s16(a.odd));
+    const int32x4_t high = vmlal_high_s16(vmull_high_s16(even, a.even), odd, a.odd);
+    return vaddq_s32(acc.v[i], vpaddq_s32(low, high));
+  });
+}
+#endif
 
 // Reductions: lane i with lane i+8, then +4, +2, +1.
 ISOBIT_INLINE float sum_halving(f32x16 a) {

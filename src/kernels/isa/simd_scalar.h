@@ -14,6 +14,8 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 constexpr const char* kIsaName = "scalar";
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 1;
+constexpr int kInt15Rows = 2;
+constexpr int kInt8Rows = 2;
 
 struct f32x16 {
   float v[16];
@@ -225,6 +227,46 @@ ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
   // The exponent field takes n; where that overflows, a * inf is inf, or NaN for NaN.
   const i32x16 sum = bitcast_i(a) + shl<23>(to_i32(n));
   return select(sum > broadcast_i(0x7f7fffff), a * broadcast(__builtin_inff()), bitcast_f(sum));
+}
+
+// Integer dot products. A word is two int16 or four bytes of neighbouring k, the first in the low bits.
+ISOBIT_INLINE i32x16 load_words(const void* p) {
+  i32x16 r;
+  __builtin_memcpy(r.v, p, sizeof r.v);
+  return r;
+}
+ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(a.v[i]);
+}
+ISOBIT_INLINE void store_i8(int8_t* p, i32x16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
+}
+ISOBIT_INLINE f32x16 to_f32_wide(i32x16 high, i32x16 low) {
+  return floats([&](int i) { return static_cast<float>(int64_t{high.v[i]} * 65536 + low.v[i]); });
+}
+ISOBIT_INLINE i32x16 dot_pairs(i32x16 acc, i32x16 a, i32x16 b) {
+  return ints([&](int i) {
+    const int32_t low = static_cast<int16_t>(a.v[i]) * static_cast<int16_t>(b.v[i]);
+    const int32_t high = (a.v[i] >> 16) * (b.v[i] >> 16);
+    return wrapping(acc.v[i]) + wrapping(low) + wrapping(high);
+  });
+}
+constexpr int32_t kQuadOffset = 128;
+struct QuadWeights {
+  i32x16 even, odd;
+};
+using QuadRow = QuadWeights;
+ISOBIT_INLINE QuadWeights quad_weights(i32x16 bytes) {
+  return {bytes & broadcast_i(0x00ff00ff),
+          ints([&](int i) { return wrapping(bytes.v[i]) >> 8 & 0x00ff00ff; })};
+}
+ISOBIT_INLINE QuadWeights quad_weights_offset(i32x16 bytes) { return quad_weights(bytes); }
+ISOBIT_INLINE QuadRow quad_row(const int8_t* p) {
+  const auto pair = [p](int i) { return (wrapping(p[i]) & 0xffff) | wrapping(p[i + 2]) << 16; };
+  return {broadcast_i(static_cast<int32_t>(pair(0))), broadcast_i(static_cast<int32_t>(pair(1)))};
+}
+ISOBIT_INLINE i32x16 dot_quads(i32x16 acc, QuadWeights w, QuadRow a) {
+  return dot_pairs(dot_pairs(acc, w.even, a.even), w.odd, a.odd);
 }
 
 // Reductions: lane i with lane i+8, then +4, +2, +1.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/reference/elementary.h"
+#include "kernels/reference/integer.h"
 #include "kernels/reference/tree.h"
 
 namespace isobit::kernels::reference {
@@ -28,6 +29,19 @@ Node join(const Node& left, const Node& right) {
   return n;
 }
 
+// Contract 7c.1: both rows as 15-bit codes.
+float int15_score(const AttentionArgs& a, const float* q, int64_t slot) {
+  std::vector<int16_t> codes(static_cast<size_t>(a.head_dim));
+  int32_t exponent = 0;
+  quantize_int15(q, a.head_dim, 1, a.head_dim, codes.data(), a.head_dim, &exponent);
+  const int64_t pairs = (a.head_dim + 1) / 2;
+  const int16_t* key = a.key_codes + slot / kKeyPanel * kKeyPanel * 2 * pairs + slot % kKeyPanel * 2;
+  int64_t sum = 0;
+  for (int64_t d = 0; d < a.head_dim; ++d)
+    sum += int64_t{codes[static_cast<size_t>(d)]} * key[d / 2 * 2 * kKeyPanel + d % 2];
+  return int15_value(sum, exponent + a.key_exponents[slot]);
+}
+
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
 // The node of positions first..last, within one block, for query q at position p.
@@ -38,7 +52,7 @@ Node block_node(const AttentionArgs& a, const float* q, int64_t first, int64_t l
   for (int64_t j = first; j <= last; ++j) {
     const int64_t slot = j % a.slots;
     const float* key = a.k + slot / kKeyPanel * kKeyPanel * hd + slot % kKeyPanel;
-    float x = dot(q, key, hd, kKeyPanel) * a.scale;
+    float x = (a.key_codes ? int15_score(a, q, slot) : dot(q, key, hd, kKeyPanel)) * a.scale;
     if (!std::isfinite(x)) finite = false;
     if (a.softcap > 0) x = a.softcap * tanh_ref(x / a.softcap);
     node.m = std::max(node.m, x);

@@ -9,6 +9,7 @@
 
 #include "kernels/reference/attention.h"
 #include "kernels/reference/elementary.h"
+#include "kernels/reference/integer.h"
 #include "kernels/reference/state_space.h"
 #include "kernels/reference/tree.h"
 
@@ -128,6 +129,9 @@ constexpr KernelTable kTable = {
     .matmul = matmul,
     .matmul_bf16 = matmul_bf16,
     .matmul_int8 = matmul_int8,
+    .dot = {.isa = "reference", .matmul_int15 = matmul_int15, .matmul_int8x32 = matmul_int8x32},
+    .quantize_int15 = quantize_int15,
+    .quantize_int8x32 = quantize_int8x32,
     .attention = attention,
     .attention_scratch = [](int64_t) -> int64_t { return 0; },
     .attention_join = attention_join,

@@ -146,10 +146,10 @@ def join_nodes(left, right):
     )
 
 
-def attention(q, k, v, window, cap):
+def attention(q, k, v, *, window, cap, multiply):
     """One query head: q, k, v: [tokens, head_dim], positions 0..tokens-1."""
     tokens, head_dim = q.shape
-    scores = dot(q[:, None], k[None]) * f32(1 / np.sqrt(np.float64(head_dim)))
+    scores = multiply(q, k) * f32(1 / np.sqrt(np.float64(head_dim)))
     if cap is not None:
         scores = f32(cap) * tanh(scores / f32(cap))
     p, j = np.arange(tokens)[:, None], np.arange(tokens)
@@ -159,11 +159,58 @@ def attention(q, k, v, window, cap):
     return (num + ZERO) / den[:, None]
 
 
-# Section 7
+# Sections 7 and 7c
+
+
+def matrix_product(a, b):
+    """a b^T by DOT."""
+    return dot(a[:, None], b[None])
+
+
+def int15_codes(x):
+    top = np.abs(x).max(axis=1).astype(np.float64)
+    e = np.where(top > 0, np.frexp(top)[1] - 1 - 13, 0)
+    return np.clip(np.rint(np.ldexp(x.astype(np.float64), -e[:, None])), -16383, 16383).astype(np.int64), e
+
+
+def int15_product(a, b):
+    """a b^T by section 7c.1; in binary64 the scaling is exact, so that float32 rounds once."""
+    (left, e_left), (right, e_right) = int15_codes(a), int15_codes(b)
+    sums = (left[:, None] * right[None]).sum(axis=2).astype(f32)
+    with np.errstate(over="ignore"):
+        return np.ldexp(sums.astype(np.float64), e_left[:, None] + e_right[None]).astype(f32)
+
+
+def int8_blocks(x):
+    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % 32))).reshape(len(x), -1, 32)
+    scale = np.abs(padded).max(axis=2) / f32(127)
+    quotient = padded / np.where(scale > 0, scale, f32(1))[:, :, None]
+    codes = np.clip(np.rint(quotient), -127, 127)
+    return np.where(scale[:, :, None] > 0, codes, 0).astype(np.int64), scale
+
+
+def int8x32_product(a, b):
+    """a b^T by section 7c.2."""
+    (left, s_left), (right, s_right) = int8_blocks(a), int8_blocks(b)
+    sums = {}
+    for i in range(left.shape[1]):
+        d = (left[:, None, i] * right[None, :, i]).sum(axis=2).astype(f32)
+        acc = sums.get(i // 8, np.zeros((len(a), len(b)), f32))
+        sums[i // 8] = fma(d, s_right[None, :, i] * s_left[:, None, i], acc)
+    return tree(sums, operator.add) + ZERO
+
+
+# profile: (projections and head, scores)
+PRODUCTS = {
+    "fp32_v1": (matrix_product, matrix_product),
+    "fixed15_v1": (int15_product, int15_product),
+    "int8x32_v1": (int8x32_product, matrix_product),
+}
 
 
 def forward(weights, options, x, cos, sin):
     """The block on one sequence: x: [tokens, d_model]; cos, sin: the rotary table of its positions."""
+    project, score = PRODUCTS[options.get("numeric_profile", "fp32_v1")]
     eps, kind = f32(options.get("norm_eps", 1e-6)), options.get("norm", "rmsnorm")
     head_dim, group = options["head_dim"], options["n_heads"] // options["n_kv_heads"]
 
@@ -177,7 +224,7 @@ def forward(weights, options, x, cos, sin):
         return rms_norm(x, offset(weight), eps)
 
     def linear(x, name):
-        y = dot(x[:, None], weights[name + ".weight"][None])
+        y = project(x, weights[name + ".weight"])
         return y + weights[name + ".bias"] if name + ".bias" in weights else y
 
     def heads(x):
@@ -194,8 +241,9 @@ def forward(weights, options, x, cos, sin):
             rotate(row, cos, sin),
             k[i // group],
             v[i // group],
-            options.get("window", 0),
-            options.get("attn_softcap"),
+            window=options.get("window", 0),
+            cap=options.get("attn_softcap"),
+            multiply=score,
         )
         for i, row in enumerate(q)
     ]
@@ -209,7 +257,7 @@ def forward(weights, options, x, cos, sin):
     return h + linear(a, "down_proj")
 
 
-def model(config, weights, blocks, ids):
+def model(config, weights, blocks, ids, profile="fp32_v1"):
     """Logits of one sequence: blocks are functions of [tokens, d_model]."""
     embedding = weights["model.embed_tokens.weight"]
     head = embedding if config["tie_word_embeddings"] else weights["lm_head.weight"]
@@ -217,7 +265,7 @@ def model(config, weights, blocks, ids):
     for block in blocks:
         h = block(h)
     n = rms_norm(h, weights["model.norm.weight"], f32(config["rms_norm_eps"]))
-    return dot(n[:, None], head[None])
+    return PRODUCTS[profile][0](n, head)
 
 
 def choose(row):

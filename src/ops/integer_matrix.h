@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrices and activations of the integer profiles (contract 7c): codes in the layouts of kernels/table.h.
+#pragma once
+
+#include <cstdint>
+
+#include "core/aligned_buffer.h"
+#include "kernels/table.h"
+#include "ops/linear.h"
+
+namespace isobit::ops {
+
+/// Panels of w.profile for w.n x w.k, and the exponents of its rows.
+void allocate_integer_panels(PackedMatrix& w, SlabPool& pool);
+/// Rows [first, first + count) of one panel, from float32.
+void pack_integer_panel(const kernels::KernelTable& table, const float* rows, int64_t first, int64_t count,
+                        PackedMatrix& w);
+/// The same from codes of 15 bits, rows of w.k, and exponents.
+void pack_int15_codes(const int16_t* codes, const int32_t* exponents, int64_t first, int64_t count,
+                      PackedMatrix& w);
+/// Row i as float32 that has the same codes: of 15 bits exactly what the codes mean; of 8-bit blocks that
+/// too, but for a largest value that is moved, where it must be, until its block has the same scale again.
+void unpack_integer_row(const PackedMatrix& w, int64_t row, float* out);
+
+/// Rows of activations, quantized once for a whole product.
+class IntegerRows {
+ public:
+  /// x: [rows, w.k] with leading dimension ldx, finite.
+  void quantize(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
+                const PackedMatrix& w);
+  /// The same from codes of 15 bits, rows of k, and exponents.
+  void take_int15(const int16_t* codes, const int32_t* exponents, int64_t rows, int64_t k);
+  /// y[r] = rows [row, row + rows) times the columns [col, col + cols) of w (+ bias).
+  void multiply(const kernels::KernelTable& table, int64_t row, int64_t rows, const PackedMatrix& w,
+                int64_t col, int64_t cols, const float* bias, float* y, int64_t ldy) const;
+
+ private:
+  AlignedBuffer codes_, scales_, offsets_;
+};
+
+}  // namespace isobit::ops

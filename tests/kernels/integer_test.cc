@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// The integer profiles' kernels (contract 7c): every table equals the reference bit for bit over ragged
+// shapes and planted extremes, and known answers hold at every bound.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/kernel_cases.h"
+
+namespace isobit::testing {
+namespace {
+
+using kernels::int15_stride;
+using kernels::Int15Rows;
+using kernels::Int8Rows;
+using kernels::KernelTable;
+using kernels::kInt8Block;
+using kernels::kInt8BlockBytes;
+using kernels::kPanel;
+using kernels::reference_table;
+
+int64_t panels_of(int64_t cols) { return (cols + kPanel - 1) / kPanel; }
+
+/// check(table) for the reference and every table of this CPU.
+template <typename Check>
+void reference_and_each_table(const Check& check) {
+  const FpEnv environment;
+  check(reference_table());
+  each_table(check);
+}
+
+// --- 15 bits
+
+enum class Codes { kAny, kLargest, kSmall };
+
+int16_t draw_code(Codes kind, Random& random) {
+  if (kind == Codes::kLargest) return random.coin() ? 16383 : -16383;
+  if (kind == Codes::kSmall) return static_cast<int16_t>(random.in(-2, 2));
+  return static_cast<int16_t>(random.in(-16383, 16383));
+}
+
+// Operands of a product [rows, k] x [cols, k], both as codes with exponents.
+struct Int15Problem {
+  Int15Problem(int64_t rows_, int64_t cols_, int64_t k_)
+      : rows(rows_),
+        cols(cols_),
+        k(k_),
+        a((rows_ * int15_stride(k_) + 1) / 2),
+        w(panels_of(cols_) * kPanel * ((k_ + 1) / 2)),
+        a_exponents(static_cast<size_t>(rows_)),
+        w_exponents(static_cast<size_t>(panels_of(cols_) * kPanel)) {
+    a.fill(0.0f);
+    w.fill(0.0f);
+  }
+  int16_t& left(int64_t r, int64_t i) {
+    return reinterpret_cast<int16_t*>(a.data())[r * int15_stride(k) + i];
+  }
+  int16_t& right(int64_t n, int64_t i) {
+    const int64_t pairs = (k + 1) / 2;
+    return reinterpret_cast<int16_t*>(
+        w.data())[n / kPanel * kPanel * 2 * pairs + i / 2 * 2 * kPanel + n % kPanel * 2 + i % 2];
+  }
+  void run(const KernelTable& table, const float* bias, float* c, int64_t ldc) {
+    table.dot.matmul_int15({reinterpret_cast<int16_t*>(a.data()), int15_stride(k), a_exponents.data()}, rows,
+                           reinterpret_cast<int16_t*>(w.data()), w_exponents.data(), k, cols, bias, c, ldc);
+  }
+  int64_t rows, cols, k;
+  Guarded a, w;
+  std::vector<int32_t> a_exponents, w_exponents;
+};
+
+void check_int15(int64_t rows, int64_t cols, int64_t k, Codes kind, int32_t exponents, uint64_t seed) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + " x " + std::to_string(k));
+  Random random(seed);
+  Int15Problem problem(rows, cols, k);
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t r = 0; r < rows; ++r) problem.left(r, i) = draw_code(kind, random);
+    for (int64_t n = 0; n < cols; ++n) problem.right(n, i) = draw_code(kind, random);
+  }
+  for (int32_t& e : problem.a_exponents) e = exponents + static_cast<int32_t>(random.in(-20, 20));
+  for (int32_t& e : problem.w_exponents) e = static_cast<int32_t>(random.in(-20, 20));
+  const Guarded bias(random.units(cols));
+  const float* shift = exponents == 0 && random.coin() ? bias.data() : nullptr;
+  const int64_t ldc = cols + random.in(0, 3);
+  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
+  expected.fill(kCanary);
+  problem.run(reference_table(), shift, expected.data(), ldc);
+  each_table([&](const KernelTable& table) {
+    got.fill(kCanary);
+    problem.run(table, shift, got.data(), ldc);
+    ASSERT_TRUE(same_bits(got.all(), expected.all()));
+  });
+}
+
+TEST(MatmulInt15Kernel, EveryShape) {
+  Random random(1);
+  for (int64_t rows = 1; rows <= 14; ++rows)
+    check_int15(rows, random.in(1, 70), random.in(1, 40), Codes::kAny, 0, random.bits());
+  for (int64_t cols = 1; cols <= 70; ++cols)
+    check_int15(random.in(1, 5), cols, random.in(1, 40), Codes::kAny, 0, random.bits());
+  for (int64_t k = 1; k <= 35; ++k)
+    check_int15(random.in(1, 6), random.in(1, 40), k, Codes::kAny, 0, random.bits());
+  for (const int64_t k : {255, 256, 257, 1000, 4099})
+    for (const Codes kind : {Codes::kAny, Codes::kLargest, Codes::kSmall})
+      check_int15(random.in(1, 6), random.in(1, 40), k, kind, 0, random.bits());
+}
+
+TEST(MatmulInt15Kernel, EdgesOfFloat32) {
+  Random random(2);
+  // Sums of exponents from far below the least subnormal to far above the largest number.
+  for (int32_t e = -330; e <= 150; e += 3)
+    check_int15(random.in(1, 5), random.in(1, 40), random.in(1, 9), Codes::kAny, e, random.bits());
+}
+
+TEST(MatmulInt15Kernel, LongestRowsOfTheLargestCodes) {
+  Random random(3);
+  check_int15(2, 33, kernels::kMaxIntegerK, Codes::kLargest, 0, random.bits());
+  check_int15(1, 3, kernels::kMaxIntegerK - 1, Codes::kAny, 0, random.bits());
+  for (const bool negative : {false, true}) {
+    Int15Problem problem(3, 2, kernels::kMaxIntegerK);
+    for (int64_t i = 0; i < problem.k; ++i) {
+      for (int64_t r = 0; r < 3; ++r) problem.left(r, i) = negative ? -16383 : 16383;
+      for (int64_t n = 0; n < 2; ++n) problem.right(n, i) = 16383;
+    }
+    const float exact = static_cast<float>(16383.0 * 16383.0 * 65536.0);
+    reference_and_each_table([&](const KernelTable& table) {
+      std::vector<float> c(6);
+      problem.run(table, nullptr, c.data(), 2);
+      ASSERT_TRUE(same_bits(c, std::vector<float>(6, negative ? -exact : exact)));
+    });
+  }
+}
+
+// One product of one row and output, whose sum is exactly `sum` (up to 2^28 + 2^15), times 2^exponent.
+float one_sum(const KernelTable& table, int64_t sum, int32_t exponent) {
+  Int15Problem problem(1, 1, 4);
+  const int64_t sign = sum < 0 ? -1 : 1, size = sum * sign;
+  problem.left(0, 0) = static_cast<int16_t>(sign * (size / 16383));
+  problem.right(0, 0) = 16383;
+  problem.left(0, 1) = static_cast<int16_t>(sign * (size % 16383));
+  problem.right(0, 1) = 1;
+  problem.a_exponents[0] = exponent / 2;
+  problem.w_exponents[0] = exponent - exponent / 2;
+  float y = kCanary;
+  problem.run(table, nullptr, &y, 1);
+  return y;
+}
+
+TEST(MatmulInt15Kernel, RoundsTheSumOnceAndTheResultOnce) {
+  const int64_t big = int64_t{1} << 24;
+  reference_and_each_table([&](const KernelTable& table) {
+    const auto expect = [&](int64_t sum, int32_t exponent, float y) {
+      EXPECT_EQ(std::bit_cast<uint32_t>(one_sum(table, sum, exponent)), std::bit_cast<uint32_t>(y))
+          << table.isa << ' ' << sum << " * 2^" << exponent;
+      EXPECT_EQ(std::bit_cast<uint32_t>(one_sum(table, -sum, exponent)),
+                std::bit_cast<uint32_t>(sum == 0 ? 0.0f : -y))
+          << table.isa << ' ' << -sum << " * 2^" << exponent;
+    };
+    // Ties of the sum: to the even neighbour.
+    expect(big - 1, 0, 0x1.fffffep23f);
+    expect(big, 0, 0x1p24f);
+    expect(big + 1, 0, 0x1p24f);
+    expect(big + 2, 0, 0x1.000002p24f);
+    expect(big + 3, 0, 0x1.000004p24f);
+    expect(0, -300, 0.0f);
+    expect(0, 220, 0.0f);
+    // The result among the subnormals: 2^-149 is the least, half of it is a tie to zero.
+    expect(1, -149, 0x1p-149f);
+    expect(1, -150, 0.0f);
+    expect(3, -150, 0x1p-148f);
+    expect(5, -150, 0x1p-148f);
+    expect(3, -151, 0x1p-149f);
+    expect(1, -300, 0.0f);
+    // Two roundings, not one: 2^24 + 1 becomes 2^24 first, then a tie that goes to zero.
+    expect(big + 1, -174, 0.0f);
+    expect(big + 2, -174, 0x1p-149f);
+    // The largest number, and beyond.
+    expect(big - 1, 104, 0x1.fffffep127f);
+    expect(big, 104, std::numeric_limits<float>::infinity());
+    expect(1, 127, 0x1p127f);
+    expect(1, 128, std::numeric_limits<float>::infinity());
+    expect(1, 220, std::numeric_limits<float>::infinity());
+  });
+}
+
+TEST(MatmulInt15Kernel, EveryCode) {
+  constexpr int64_t kCodes = 2 * 16383 + 1;
+  Int15Problem problem(1, kCodes, 1);
+  problem.left(0, 0) = 16383;
+  for (int64_t n = 0; n < kCodes; ++n) problem.right(n, 0) = static_cast<int16_t>(n - 16383);
+  reference_and_each_table([&](const KernelTable& table) {
+    std::vector<float> c(kCodes);
+    problem.run(table, nullptr, c.data(), kCodes);
+    for (int64_t n = 0; n < kCodes; ++n)
+      ASSERT_EQ(c[static_cast<size_t>(n)], static_cast<float>((n - 16383) * 16383));
+  });
+}
+
+struct Int15Codes {
+  std::vector<int16_t> codes;
+  std::vector<int32_t> exponents;
+};
+
+Int15Codes quantize_int15(const KernelTable& table, const float* x, int64_t ldx, int64_t rows, int64_t k) {
+  Int15Codes q{std::vector<int16_t>(static_cast<size_t>(rows * int15_stride(k)), -1),
+               std::vector<int32_t>(static_cast<size_t>(rows), -1)};
+  table.quantize_int15(x, ldx, rows, k, q.codes.data(), int15_stride(k), q.exponents.data());
+  return q;
+}
+
+TEST(QuantizeInt15Kernel, EveryShapeAndKindOfValue) {
+  Random random(4);
+  for (int64_t k = 1; k <= 70; ++k)
+    for (const Values kind : all_values()) {
+      const int64_t rows = random.in(1, 4), ldx = k + random.in(0, 3);
+      const Guarded x(draw_n(kind, (rows - 1) * ldx + k, random));
+      const Int15Codes expected = quantize_int15(reference_table(), x.data(), ldx, rows, k);
+      each_table([&](const KernelTable& table) {
+        const Int15Codes got = quantize_int15(table, x.data(), ldx, rows, k);
+        ASSERT_EQ(got.exponents, expected.exponents);
+        ASSERT_EQ(got.codes, expected.codes);
+      });
+    }
+}
+
+TEST(QuantizeInt15Kernel, KnownCodes) {
+  reference_and_each_table([&](const KernelTable& table) {
+    const auto expect = [&](const std::vector<float>& x, int32_t exponent,
+                            const std::vector<int16_t>& codes) {
+      const auto k = static_cast<int64_t>(x.size());
+      Int15Codes got = quantize_int15(table, x.data(), k, 1, k);
+      EXPECT_EQ(got.exponents[0], exponent) << table.isa;
+      got.codes.resize(x.size());
+      EXPECT_EQ(got.codes, codes) << table.isa;
+    };
+    expect({0.0f, -0.0f}, 0, {0, 0});
+    expect({1.0f, -1.0f, 0x1p-13f, 0x1p-14f, 0x1.8p-13f, -0x1.4p-12f}, -13, {8192, -8192, 1, 0, 2, -2});
+    expect({0x1.fffffep0f, -0x1.fffffep0f}, -13, {16383, -16383});  // 16384 is limited
+    expect({0x1.fffffep127f, -0x1p100f, 0x1p-149f}, 114, {16383, 0, 0});
+    expect({0x1p-149f, -0x1p-149f}, -162, {8192, -8192});
+    expect({0x1.fffffcp-127f, 0x1p-149f}, -140, {16383, 0});
+    expect({0x1p-126f, 0x1.8p-127f}, -139, {8192, 6144});
+    expect({0x1p14f, 0.5f, 1.5f, 3.0f, 5.0f}, 1, {8192, 0, 1, 2, 2});
+  });
+}
+
+// --- 8 bits
+
+struct Int8Problem {
+  Int8Problem(int64_t rows_, int64_t cols_, int64_t k_)
+      : rows(rows_),
+        cols(cols_),
+        blocks((k_ + kInt8Block - 1) / kInt8Block),
+        a(rows_ * blocks * kInt8Block / 4),
+        w(panels_of(cols_) * blocks * kInt8BlockBytes / 4),
+        scales(static_cast<size_t>(rows_ * blocks), 1.0f),
+        offsets(static_cast<size_t>(rows_ * blocks)) {
+    a.fill(0.0f);
+    std::memset(w.data(), 128, static_cast<size_t>(w.size()) * 4);
+    for (int64_t n = 0; n < panels_of(cols) * kPanel; ++n)
+      for (int64_t b = 0; b < blocks; ++b) scale(n, b) = 1.0f;
+  }
+  void set_left(int64_t r, int64_t i, int64_t code) {
+    int8_t& x = reinterpret_cast<int8_t*>(a.data())[r * blocks * kInt8Block + i];
+    offsets[static_cast<size_t>(r * blocks + i / kInt8Block)] -= static_cast<int32_t>(128 * (code - x));
+    x = static_cast<int8_t>(code);
+  }
+  void set_right(int64_t n, int64_t i, int64_t code) {
+    block(n, i / kInt8Block)[i % kInt8Block / 4 * 4 * kPanel + n % kPanel * 4 + i % 4] =
+        static_cast<uint8_t>(code + 128);
+  }
+  float& scale(int64_t n, int64_t b) {
+    return reinterpret_cast<float*>(block(n, b) + kInt8Block * kPanel)[n % kPanel];
+  }
+  void run(const KernelTable& table, const float* bias, float* c, int64_t ldc) {
+    const Int8Rows left = {reinterpret_cast<int8_t*>(a.data()), blocks, scales.data(), offsets.data()};
+    table.dot.matmul_int8x32(left, rows, reinterpret_cast<uint8_t*>(w.data()), cols, bias, c, ldc);
+  }
+  uint8_t* block(int64_t n, int64_t b) {
+    return reinterpret_cast<uint8_t*>(w.data()) + (n / kPanel * blocks + b) * kInt8BlockBytes;
+  }
+  int64_t rows, cols, blocks;
+  Guarded a, w;
+  std::vector<float> scales;
+  std::vector<int32_t> offsets;
+};
+
+void check_int8(int64_t rows, int64_t cols, int64_t k, Values scales, bool largest, uint64_t seed) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + " x " + std::to_string(k));
+  Random random(seed);
+  Int8Problem problem(rows, cols, k);
+  const auto code = [&] { return largest ? (random.coin() ? 127 : -127) : random.in(-127, 127); };
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t r = 0; r < rows; ++r) problem.set_left(r, i, code());
+    for (int64_t n = 0; n < cols; ++n) problem.set_right(n, i, code());
+  }
+  for (float& s : problem.scales) s = std::fabs(draw(scales, random)) / 127.0f;
+  for (int64_t n = 0; n < cols; ++n)
+    for (int64_t b = 0; b < problem.blocks; ++b)
+      problem.scale(n, b) = std::fabs(draw(scales, random)) / 127.0f;
+  const Guarded bias(random.units(cols));
+  const float* shift = random.coin() ? bias.data() : nullptr;
+  const int64_t ldc = cols + random.in(0, 3);
+  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
+  expected.fill(kCanary);
+  problem.run(reference_table(), shift, expected.data(), ldc);
+  each_table([&](const KernelTable& table) {
+    got.fill(kCanary);
+    problem.run(table, shift, got.data(), ldc);
+    ASSERT_TRUE(same_bits(got.all(), expected.all()));
+  });
+}
+
+TEST(MatmulInt8x32Kernel, EveryShape) {
+  Random random(5);
+  for (int64_t rows = 1; rows <= 14; ++rows)
+    check_int8(rows, random.in(1, 70), random.in(1, 70), Values::kNormal, false, random.bits());
+  for (int64_t cols = 1; cols <= 70; ++cols)
+    check_int8(random.in(1, 5), cols, random.in(1, 70), Values::kNormal, false, random.bits());
+  for (int64_t k = 1; k <= 100; ++k)
+    check_int8(random.in(1, 5), random.in(1, 40), k, Values::kNormal, false, random.bits());
+}
+
+TEST(MatmulInt8x32Kernel, EveryDepthAndKindOfScale) {
+  Random random(6);
+  for (const int64_t k : {31, 32, 33, 255, 256, 257, 288, 511, 512, 513, 767, 769, 1025, 1281, 2305})
+    for (const Values kind : all_values())
+      check_int8(random.in(1, 6), random.in(1, 40), k, kind, random.coin(), random.bits());
+  check_int8(2, 8, 70 * 256 + 1, Values::kNormal, false, 7);
+  check_int8(1, 3, 65536, Values::kNormal, true, 8);
+}
+
+TEST(MatmulInt8x32Kernel, EveryPairOfCodes) {
+  Int8Problem problem(255, 255, 1);
+  for (int64_t code = -127; code <= 127; ++code) {
+    problem.set_left(code + 127, 0, code);
+    problem.set_right(code + 127, 0, code);
+  }
+  reference_and_each_table([&](const KernelTable& table) {
+    std::vector<float> c(255 * 255);
+    problem.run(table, nullptr, c.data(), 255);
+    for (int64_t i = 0; i < 255; ++i)
+      for (int64_t j = 0; j < 255; ++j)
+        ASSERT_EQ(c[static_cast<size_t>(i * 255 + j)], static_cast<float>((i - 127) * (j - 127)));
+  });
+}
+
+// Blocks that make the order visible: 2^24 absorbs a 1 that is added to it alone.
+TEST(MatmulInt8x32Kernel, AddsBlocksAsTheContractSays) {
+  reference_and_each_table([&](const KernelTable& table) {
+    Int8Problem problem(1, 1, 1025);
+    for (const int64_t i : {0, 512, 768}) {
+      problem.set_left(0, i, 1);
+      problem.set_right(0, i, 1);
+    }
+    problem.scale(0, 0) = 0x1p24f;
+    float y = kCanary;
+    problem.run(table, nullptr, &y, 1);
+    EXPECT_EQ(y, 0x1p24f + 2.0f) << table.isa;  // the blocks of 512 and 768 meet first
+    // The product of the scales is rounded before it meets the sum, and the sum fuses.
+    Int8Problem fused(1, 1, 64);
+    for (const int64_t i : {0, 32}) {
+      fused.set_left(0, i, 3);
+      fused.set_right(0, i, i == 0 ? -1 : 1);
+    }
+    fused.scales[1] = 0x1.000002p0f;
+    fused.scale(0, 1) = 0x1.000002p0f;
+    fused.run(table, nullptr, &y, 1);
+    EXPECT_EQ(y, 3 * 0x1p-22f) << table.isa;
+    fused.scale(0, 0) = 0x1p-149f;  // -3 * 2^-149 from +0, then 3 * 2^-149 * (1 + 2^-22): exactly +0
+    fused.scale(0, 1) = 0x1p-149f;
+    fused.run(table, nullptr, &y, 1);
+    EXPECT_EQ(std::bit_cast<uint32_t>(y), 0u) << table.isa;
+  });
+}
+
+struct Int8Codes {
+  std::vector<int8_t> codes;
+  std::vector<float> scales;
+  std::vector<int32_t> offsets;
+};
+
+Int8Codes quantize_int8x32(const KernelTable& table, const float* x, int64_t ldx, int64_t rows, int64_t k) {
+  const auto blocks = static_cast<size_t>(rows * ((k + kInt8Block - 1) / kInt8Block));
+  Int8Codes q{std::vector<int8_t>(blocks * kInt8Block, -1), std::vector<float>(blocks, kCanary),
+              std::vector<int32_t>(blocks, -1)};
+  table.quantize_int8x32(x, ldx, rows, k, q.codes.data(), q.scales.data(), q.offsets.data());
+  return q;
+}
+
+TEST(QuantizeInt8x32Kernel, EveryShapeAndKindOfValue) {
+  Random random(9);
+  for (int64_t k = 1; k <= 100; ++k)
+    for (const Values kind : all_values()) {
+      const int64_t rows = random.in(1, 4), ldx = k + random.in(0, 3);
+      const Guarded x(draw_n(kind, (rows - 1) * ldx + k, random));
+      const Int8Codes expected = quantize_int8x32(reference_table(), x.data(), ldx, rows, k);
+      each_table([&](const KernelTable& table) {
+        const Int8Codes got = quantize_int8x32(table, x.data(), ldx, rows, k);
+        ASSERT_EQ(got.codes, expected.codes);
+        ASSERT_TRUE(same_bits(got.scales, expected.scales));
+        ASSERT_EQ(got.offsets, expected.offsets);
+      });
+    }
+}
+
+TEST(QuantizeInt8x32Kernel, KnownCodes) {
+  reference_and_each_table([&](const KernelTable& table) {
+    const auto expect = [&](const std::vector<float>& x, float scale, const std::vector<int8_t>& codes) {
+      const auto k = static_cast<int64_t>(x.size());
+      Int8Codes got = quantize_int8x32(table, x.data(), k, 1, k);
+      EXPECT_EQ(got.scales[0], scale) << table.isa;
+      int32_t sum = 0;
+      for (const int8_t code : codes) sum += code;
+      EXPECT_EQ(got.offsets[0], -128 * sum) << table.isa;
+      got.codes.resize(x.size());
+      EXPECT_EQ(got.codes, codes) << table.isa;
+    };
+    expect({0.0f, -0.0f}, 0.0f, {0, 0});
+    expect({127.0f, -127.0f, 0.5f, 1.5f, -2.5f, 126.5f}, 1.0f, {127, -127, 0, 2, -2, 126});
+    expect({0x1p-149f, 0x1p-143f}, 0x1p-149f, {1, 64});                 // 64/127 rounds to one unit
+    expect({0x1p-149f, -63 * 0x1p-149f}, 0.0f, {0, 0});                 // 63/127 to none
+    expect({190 * 0x1p-149f, 100 * 0x1p-149f}, 0x1p-149f, {127, 100});  // limited
+    expect({0x1.fffffep127f, -0x1p127f}, 0x1.fffffep127f / 127.0f, {127, -64});
+  });
+}
+
+}  // namespace
+}  // namespace isobit::testing
