@@ -51,6 +51,10 @@ class Checkpoint {
   const TensorInfo& info(const std::string& name) const;
   TensorView view(const std::string& name) const;
   void drop(const std::string& name) const;
+  /// As view, but a tensor that `isobit convert --keep-quantized` left in blocks is one of its true shape.
+  /// ValueError where the file's word on that does not fit the tensor.
+  TensorView weight(const std::string& name) const;
+  BlockType block_type(const std::string& name) const;
 
  private:
   Checkpoint() = default;
@@ -63,7 +67,8 @@ class Checkpoint {
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// dst[i] = float32 of element i: F32 copied, BF16 and F16 widened exactly. TypeError for other dtypes.
+/// dst[i] = float32 of element i: F32 copied, BF16 and F16 widened exactly, blocks by their formula (of Q4_1
+/// rounded once). TypeError for other dtypes.
 void widen_to_f32(const TensorView& src, float* dst);
 
 }  // namespace isobit

@@ -189,7 +189,16 @@ void bind_checkpoint(nb::module_& m) {
             return Directory{Checkpoint::open(path), "Checkpoint"};
           },
           "path"_a, nb::sig("def open(path: str | os.PathLike[str]) -> Checkpoint"),
-          "ValueError for a malformed file or index, FileNotFoundError naming what is missing.");
+          "ValueError for a malformed file or index, FileNotFoundError naming what is missing.")
+      .def(
+          "block_type",
+          [](const Directory& d, const std::string& name) -> nb::object {
+            const BlockType type = d.opened().block_type(name);
+            return type == BlockType::kNone ? nb::none() : nb::cast(to_string(type));
+          },
+          "name"_a, nb::sig("def block_type(self, name: str) -> str | None"),
+          "\"Q8_0\", \"Q4_0\" or \"Q4_1\" where a tensor holds such blocks (isobit convert "
+          "--keep-quantized).");
 
   m.def("write_safetensors", write, "path"_a, "tensors"_a, "metadata"_a.none() = nb::none(),
         nb::sig("def write_safetensors(path: str | os.PathLike[str], tensors: dict[str, typing.Any], "

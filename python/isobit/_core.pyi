@@ -628,6 +628,11 @@ class Checkpoint:
         ValueError for a malformed file or index, FileNotFoundError naming what is missing.
         """
 
+    def block_type(self, name: str) -> str | None:
+        """
+        "Q8_0", "Q4_0" or "Q4_1" where a tensor holds such blocks (isobit convert --keep-quantized).
+        """
+
 def write_safetensors(
     path: str | os.PathLike[str], tensors: dict[str, Any], metadata: dict[str, str] | None = None
 ) -> None:

@@ -151,6 +151,32 @@ std::vector<std::string> Checkpoint::names() const {
 bool Checkpoint::contains(const std::string& name) const { return impl_->source.contains(name); }
 const TensorInfo& Checkpoint::info(const std::string& name) const { return impl_->file_of(name).info(name); }
 TensorView Checkpoint::view(const std::string& name) const { return impl_->file_of(name).view(name); }
+
+// The writer's word: metadata "isobit.blocks.NAME" = "Q8_0" for a U8 tensor [rows, bytes of a row].
+BlockType Checkpoint::block_type(const std::string& name) const {
+  const auto& metadata = impl_->file_of(name).metadata();
+  const auto word = metadata.find("isobit.blocks." + name);
+  if (word == metadata.end()) return BlockType::kNone;
+  const BlockType type = parse_block_type(word->second);
+  if (type == BlockType::kNone)
+    throw ValueError(at(impl_->path) + quote(name) + ": expected blocks of Q8_0, Q4_0 or Q4_1, got " +
+                     quote(word->second));
+  return type;
+}
+
+TensorView Checkpoint::weight(const std::string& name) const {
+  TensorView t = view(name);
+  t.blocks = block_type(name);
+  if (t.blocks == BlockType::kNone) return t;
+  const int64_t bytes = block_bytes(t.blocks);
+  if (t.dtype != DType::U8 || t.shape.size() != 2 || t.shape[1] % bytes != 0)
+    throw ValueError(at(impl_->path) + quote(name) + ": expected U8 rows of a multiple of " +
+                     std::to_string(bytes) + " bytes, got " + dtype_name(t.dtype) + " of rank " +
+                     std::to_string(t.shape.size()));
+  t.shape[1] = t.shape[1] / bytes * kBlockValues;
+  return t;
+}
+
 void Checkpoint::drop(const std::string& name) const { impl_->file_of(name).drop(name); }
 
 }  // namespace isobit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// float32 from the floating-point types that it holds exactly. Integer arithmetic only: no rounding mode can
-// matter.
+// float32 from the floating-point types that it holds exactly, by integer arithmetic alone, so that no
+// rounding mode can matter; and from blocks of codes.
 #include <bit>
 #include <cstring>
 
@@ -37,9 +37,36 @@ void widen_16bit(const std::byte* src, int64_t n, float* dst, Widen widen) {
   }
 }
 
+float f16_at(const std::byte* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return std::bit_cast<float>(widen_f16_bits(half));
+}
+
+void widen_blocks(const TensorView& src, float* dst) {
+  const bool has_min = src.blocks == BlockType::kQ4_1;
+  const std::byte* p = src.data;
+  for (int64_t b = 0; b < src.size() / kBlockValues; ++b, p += block_bytes(src.blocks), dst += kBlockValues) {
+    const float d = f16_at(p), m = has_min ? f16_at(p + 2) : 0.0f;
+    const std::byte* codes = p + (has_min ? 4 : 2);
+    if (src.blocks == BlockType::kQ8_0) {
+      for (int i = 0; i < kBlockValues; ++i)
+        dst[i] = d * static_cast<float>(std::to_integer<int8_t>(codes[i]));
+      continue;
+    }
+    for (int i = 0; i < 16; ++i) {
+      const int low = std::to_integer<int>(codes[i] & std::byte{15});
+      const int high = std::to_integer<int>(codes[i] >> 4);
+      dst[i] = has_min ? d * static_cast<float>(low) + m : d * static_cast<float>(low - 8);
+      dst[i + 16] = has_min ? d * static_cast<float>(high) + m : d * static_cast<float>(high - 8);
+    }
+  }
+}
+
 }  // namespace
 
 void widen_to_f32(const TensorView& src, float* dst) {
+  if (src.blocks != BlockType::kNone) return widen_blocks(src, dst);
   const int64_t n = src.size();
   switch (src.dtype) {
     case DType::F32:

@@ -63,15 +63,54 @@ const char* dtype_name(DType dtype) {
                   std::to_string(static_cast<int>(dtype)));
 }
 
+const char* to_string(BlockType type) {
+  switch (type) {
+    case BlockType::kNone:
+      return "none";
+    case BlockType::kQ8_0:
+      return "Q8_0";
+    case BlockType::kQ4_0:
+      return "Q4_0";
+    case BlockType::kQ4_1:
+      return "Q4_1";
+  }
+  throw TypeError("[BlockType] type: expected a member of its enumeration, got " +
+                  std::to_string(static_cast<int>(type)));
+}
+
+BlockType parse_block_type(const std::string& name) {
+  for (const BlockType type : {BlockType::kQ8_0, BlockType::kQ4_0, BlockType::kQ4_1})
+    if (name == to_string(type)) return type;
+  return BlockType::kNone;
+}
+
+int64_t block_bytes(BlockType type) {
+  switch (type) {
+    case BlockType::kNone:
+      return 0;
+    case BlockType::kQ8_0:
+      return 34;
+    case BlockType::kQ4_0:
+      return 18;
+    case BlockType::kQ4_1:
+      return 20;
+  }
+  return 0;
+}
+
+int64_t TensorView::bytes() const {
+  return blocks == BlockType::kNone ? size() * itemsize(dtype) : size() / kBlockValues * block_bytes(blocks);
+}
+
 TensorView TensorView::rows(int64_t begin, int64_t end) const {
   if (shape.empty())
     throw ValueError("[TensorView::rows] shape: expected a rank of at least 1, got a scalar");
   if (begin < 0 || end < begin || end > shape[0])
     throw ValueError("[TensorView::rows] range: expected 0 <= begin <= end <= " + std::to_string(shape[0]) +
                      ", got " + std::to_string(begin) + ".." + std::to_string(end));
-  TensorView out{dtype, shape, data};
+  TensorView out = *this;
   out.shape[0] = 1;
-  const int64_t row_bytes = out.size() * itemsize(dtype);
+  const int64_t row_bytes = out.bytes();
   out.shape[0] = end - begin;
   if (row_bytes > 0) out.data += begin * row_bytes;
   return out;

@@ -203,6 +203,10 @@ struct Int8Rows {
 constexpr int64_t kInt8Block = 32;
 /// A panel of 8-bit blocks: for each block, code + 128 as [8][32 outputs][4], then float scales [32].
 constexpr int64_t kInt8BlockBytes = kInt8Block * kPanel + 4 * kPanel;
+/// A panel of 4-bit blocks: for each block, [4][32 outputs][4] bytes that hold the code of k in the low and
+/// of k + 16 in the high half, binary16 scales [32] and, in the longer ones, binary16 minima [32].
+constexpr int64_t kInt4BlockBytes = kInt8Block * kPanel / 2 + 2 * kPanel;
+constexpr int64_t kInt4MinBlockBytes = kInt4BlockBytes + 2 * kPanel;
 
 /// Integer products, k >= 1 and at most kMaxIntegerK for 15 bits.
 struct DotKernels {
@@ -214,6 +218,9 @@ struct DotKernels {
                        int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc);
   /// c[m*ldc + n] = block product of contract 7c.2 (+ bias[n]); panels [ceil(cols/32)][blocks].
   void (*matmul_int8x32)(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols,
+                         const float* bias, float* c, int64_t ldc);
+  /// The same with panels of 4-bit blocks (contract 7c.3); scales and minima are finite.
+  void (*matmul_int4x32)(const Int8Rows& a, int64_t rows, const uint8_t* panels, bool has_min, int64_t cols,
                          const float* bias, float* c, int64_t ldc);
 };
 constexpr int64_t kMaxIntegerK = 65536;

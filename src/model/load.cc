@@ -138,8 +138,8 @@ class Loader {
   }
 
   static bool same_bytes(const TensorView& a, const TensorView& b) {
-    return a.dtype == b.dtype && a.shape == b.shape &&
-           std::equal(a.data, a.data + a.size() * itemsize(a.dtype), b.data);
+    return a.dtype == b.dtype && a.blocks == b.blocks && a.shape == b.shape &&
+           std::equal(a.data, a.data + a.bytes(), b.data);
   }
 
   template <typename Done>
@@ -161,9 +161,11 @@ class Loader {
            kWho, plan_.norm_name, "finite values", "NaN or infinity");
     const std::string& embedding = has_embed ? plan_.embed_name : plan_.head_name;
     const std::string& head = model_.tied ? embedding : plan_.head_name;
-    model_.embedding = pack(embedding, NumericProfile::kFp32V1);
-    if (!model_.tied || options_.numeric_profile != NumericProfile::kFp32V1)
-      model_.own_head = pack(head, options_.numeric_profile);
+    // A table of blocks is looked up in its codes, and serves as the head as well.
+    const NumericProfile profile = options_.numeric_profile;
+    const bool kept = ops::keeps_blocks(matrix(embedding), options_.embed_format, profile);
+    model_.embedding = pack(embedding, kept ? profile : NumericProfile::kFp32V1);
+    if (!model_.tied || model_.embedding.profile != profile) model_.own_head = pack(head, profile);
     source_.drop(names_.at(embedding));
     source_.drop(names_.at(head));
     done(1 + has_embed + has_head);
@@ -254,7 +256,7 @@ CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOption
   const ModelPlan plan = plan_for(HFConfig::from_json(directory));
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Source source{checkpoint.names(), [&](const std::string& n) { return checkpoint.contains(n); },
-                      [&](const std::string& n) { return checkpoint.view(n); },
+                      [&](const std::string& n) { return checkpoint.weight(n); },
                       [&](const std::string& n) { checkpoint.drop(n); }};
   CausalLM model;
   model.impl_->plan = plan;

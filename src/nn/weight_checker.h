@@ -37,7 +37,8 @@ class WeightChecker {
     if (found == weights_.end())
       throw ValueError(refusal(who_, name, "this weight", "no weight of that name"));
     const TensorView& t = found->second;
-    if (t.dtype != DType::F32 && t.dtype != DType::BF16 && t.dtype != DType::F16)
+    if (t.dtype != DType::F32 && t.dtype != DType::BF16 && t.dtype != DType::F16 &&
+        t.blocks == BlockType::kNone)
       throw TypeError(refusal(who_, name, "float32 values", dtype_name(t.dtype)));
     expect(t.shape.size() == rank &&
                std::all_of(t.shape.begin(), t.shape.end(), [](int64_t n) { return n > 0; }),

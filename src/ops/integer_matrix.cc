@@ -8,6 +8,7 @@
 
 #include "backends/cpu/thread_pool.h"
 #include "core/checked.h"
+#include "isobit/safetensors.h"
 
 namespace isobit::ops {
 namespace {
@@ -24,10 +25,16 @@ int64_t blocks_of(const PackedMatrix& w) { return (w.k + kInt8Block - 1) / kInt8
 int64_t int15_at(int64_t j, int64_t i) { return i / 2 * 2 * kPanel + 2 * j + i % 2; }
 int64_t int8_at(int64_t j, int64_t i) { return i / 4 * 4 * kPanel + 4 * j + i % 4; }
 
+int64_t panel_block_bytes(const PackedMatrix& w) {
+  return w.kept == BlockType::kQ4_0   ? kernels::kInt4BlockBytes
+         : w.kept == BlockType::kQ4_1 ? kernels::kInt4MinBlockBytes
+                                      : kInt8BlockBytes;
+}
+
 // Where the panel of a row begins, and one of its blocks.
 int64_t int15_panel(const PackedMatrix& w, int64_t row) { return row / kPanel * kPanel * 2 * pairs_of(w); }
 int64_t int8_block(const PackedMatrix& w, int64_t row, int64_t block) {
-  return (row / kPanel * blocks_of(w) + block) * kInt8BlockBytes;
+  return (row / kPanel * blocks_of(w) + block) * panel_block_bytes(w);
 }
 constexpr int64_t kScalesAt = kInt8Block * kPanel;  // of a block, in bytes
 
@@ -63,6 +70,7 @@ void pack_int8x32(const kernels::KernelTable& table, const float* rows, int64_t 
 // The float nearest x, of x's sign, whose magnitude divided by 127 rounds to s.
 float with_scale(float x, float s) {
   const float size = std::fabs(x);
+  if (std::fabs(size / 127.0f - s) > 1e-4f * s) return x;  // of a block from a file: no code is 127
   float up = size, down = size;
   for (int step = 0; step < 128; ++step) {
     if (up / 127.0f == s) return std::copysign(up, x);
@@ -71,6 +79,29 @@ float with_scale(float x, float s) {
     down = std::nextafter(down, 0.0f);
   }
   return x;
+}
+
+// Of the blocks of a file, which are finite.
+float f16_at(const uint8_t* p) {
+  const TensorView half{DType::F16, {1}, reinterpret_cast<const std::byte*>(p)};
+  float x = 0.0f;
+  widen_to_f32(half, &x);
+  return x;
+}
+
+void unpack_int4x32(const PackedMatrix& w, int64_t row, float* out) {
+  constexpr int64_t kInt4ScalesAt = kScalesAt / 2;
+  const bool has_min = w.kept == BlockType::kQ4_1;
+  for (int64_t b = 0; b < blocks_of(w); ++b) {
+    const uint8_t* block = w.blocks() + int8_block(w, row, b);
+    const uint8_t* scales = block + kInt4ScalesAt + 2 * (row % kPanel);
+    const float d = f16_at(scales), m = has_min ? f16_at(scales + 2 * kPanel) : 0.0f;
+    for (int64_t i = 0; i < kInt8Block; ++i) {
+      const uint8_t pair = block[int8_at(row % kPanel, i % 16)];
+      const int code = i < 16 ? pair & 15 : pair >> 4;
+      out[b * kInt8Block + i] = has_min ? d * static_cast<float>(code) + m : d * static_cast<float>(code - 8);
+    }
+  }
 }
 
 void unpack_int8x32(const PackedMatrix& w, int64_t row, float* out) {
@@ -95,7 +126,7 @@ void allocate_integer_panels(PackedMatrix& w, SlabPool& pool) {
     w.panels = pool.take(checked_mul(columns, pairs_of(w)));
     w.scales = pool.take(columns);
   } else {
-    w.panels = pool.take(checked_mul(columns / kPanel, blocks_of(w)) * (kInt8BlockBytes / 4));
+    w.panels = pool.take(checked_mul(columns / kPanel, blocks_of(w)) * (panel_block_bytes(w) / 4));
   }
 }
 
@@ -116,7 +147,31 @@ void pack_int15_codes(const int16_t* codes, const int32_t* exponents, int64_t fi
   }
 }
 
+void keep_block_row(const TensorView& part, int64_t row, PackedMatrix& w) {
+  const int64_t bytes = block_bytes(part.blocks), lane = row % kPanel;
+  for (int64_t b = 0; b < blocks_of(w); ++b) {
+    const auto* from = reinterpret_cast<const uint8_t*>(part.data) + b * bytes;
+    uint8_t* block = w.blocks() + int8_block(w, row, b);
+    if (w.kept != BlockType::kNone) {
+      const int64_t codes_at = w.kept == BlockType::kQ4_1 ? 4 : 2;
+      for (int64_t i = 0; i < 16; ++i) block[int8_at(lane, i)] = from[codes_at + i];
+      uint8_t* scales = block + kScalesAt / 2 + 2 * lane;
+      std::memcpy(scales, from, 2);
+      if (w.kept == BlockType::kQ4_1) std::memcpy(scales + 2 * kPanel, from + 2, 2);
+      continue;
+    }
+    for (int64_t i = 0; i < kInt8Block; ++i) {
+      const uint8_t pair = from[2 + i % 16];
+      block[int8_at(lane, i)] = part.blocks == BlockType::kQ8_0
+                                    ? static_cast<uint8_t>(from[2 + i] ^ 128)
+                                    : static_cast<uint8_t>((i < 16 ? pair & 15 : pair >> 4) - 8 + 128);
+    }
+    reinterpret_cast<float*>(block + kScalesAt)[lane] = f16_at(from);
+  }
+}
+
 void unpack_integer_row(const PackedMatrix& w, int64_t row, float* out) {
+  if (w.kept != BlockType::kNone) return unpack_int4x32(w, row, out);
   if (w.profile == NumericProfile::kInt8x32V1) return unpack_int8x32(w, row, out);
   const int16_t* panel = w.int15() + int15_panel(w, row);
   for (int64_t i = 0; i < w.k; ++i)
@@ -175,7 +230,11 @@ void IntegerRows::multiply(const kernels::KernelTable& table, int64_t row, int64
   const kernels::Int8Rows a = {reinterpret_cast<const int8_t*>(codes_.data()) + first * kInt8Block,
                                blocks_of(w), scales_.data() + first,
                                reinterpret_cast<const int32_t*>(offsets_.data()) + first};
-  table.dot.matmul_int8x32(a, rows, w.blocks() + int8_block(w, col, 0), cols, bias, y, ldy);
+  const uint8_t* panels = w.blocks() + int8_block(w, col, 0);
+  if (w.kept == BlockType::kNone)
+    table.dot.matmul_int8x32(a, rows, panels, cols, bias, y, ldy);
+  else
+    table.dot.matmul_int4x32(a, rows, panels, w.kept == BlockType::kQ4_1, cols, bias, y, ldy);
 }
 
 }  // namespace isobit::ops

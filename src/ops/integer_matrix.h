@@ -18,8 +18,11 @@ void pack_integer_panel(const kernels::KernelTable& table, const float* rows, in
 /// The same from codes of 15 bits, rows of w.k, and exponents.
 void pack_int15_codes(const int16_t* codes, const int32_t* exponents, int64_t first, int64_t count,
                       PackedMatrix& w);
+/// Row `row` from a file's blocks: 8-bit panels take Q8_0 and Q4_0, 4-bit ones what w.kept says.
+void keep_block_row(const TensorView& blocks, int64_t row, PackedMatrix& w);
 /// Row i as float32 that has the same codes: of 15 bits exactly what the codes mean; of 8-bit blocks that
-/// too, but for a largest value that is moved, where it must be, until its block has the same scale again.
+/// too, but for a largest value that is moved, where it must be, until its block has the same scale again; of
+/// a file's blocks what they widen to.
 void unpack_integer_row(const PackedMatrix& w, int64_t row, float* out);
 
 /// Rows of activations, quantized once for a whole product.

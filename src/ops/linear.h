@@ -25,6 +25,7 @@ struct PackedMatrix {
   int64_t k = 0;
   WeightFormat format = WeightFormat::kFloat32;
   NumericProfile profile = NumericProfile::kFp32V1;
+  BlockType kept = BlockType::kNone;  // kQ4_0, kQ4_1: int8x32 panels hold a file's 4-bit blocks
   AlignedBuffer panels;
   AlignedBuffer scales;  // int8: the power of two of each output, 0 past n; fixed15: its exponent, int32
 
@@ -54,6 +55,10 @@ namespace isobit::ops {
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
                   WeightFormat format = WeightFormat::kFloat32,
                   NumericProfile profile = NumericProfile::kFp32V1);
+
+/// Whether a part's blocks are used on their own bits: in int8x32_v1, if no format is asked for. Q4_1, and
+/// Q4_0 in panels of 4 bits, only where all parts of a matrix are the same.
+bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile profile);
 
 /// Rows [begin, end) back as [end - begin, k], widened; of an integer profile as unpack_integer_row says.
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out);

@@ -44,6 +44,7 @@ class Stack {
           found = buffer.at_least(count * k_);
           widen_to_f32(part, buffer.data() + done * k_);
         }
+        refuse_least_code(part, names_[i]);
         if (kernels::active_table().first_nonfinite(found + done * k_, take * k_) != take * k_)
           throw ValueError(refusal(who_, names_[i], "finite values", "NaN or infinity"));
         done += take;
@@ -54,13 +55,28 @@ class Stack {
     return found;
   }
 
-  const std::string& name_of(int64_t row) const {
-    size_t i = 0;
-    for (; row >= parts_[i].shape[0]; ++i) row -= parts_[i].shape[0];
-    return names_[i];
+  const std::string& name_of(int64_t row) const { return names_[part_of(row)]; }
+  /// One row of the part it is in.
+  TensorView row(int64_t row) const {
+    const size_t i = part_of(row);
+    return parts_[i].rows(row, row + 1);
   }
 
  private:
+  /// Which part `row` is in; it becomes a row of that.
+  size_t part_of(int64_t& row) const {
+    size_t i = 0;
+    for (; row >= parts_[i].shape[0]; ++i) row -= parts_[i].shape[0];
+    return i;
+  }
+  void refuse_least_code(const TensorView& part, const std::string& name) const {
+    if (part.blocks != BlockType::kQ8_0) return;
+    const int64_t bytes = block_bytes(part.blocks);
+    for (int64_t i = 0; i < part.bytes(); ++i)
+      if (i % bytes >= 2 && part.data[i] == std::byte{128})
+        throw ValueError(refusal(who_, name, "codes in -127..127", "-128"));
+  }
+
   std::span<const TensorView> parts_;
   std::span<const std::string> names_;
   const char* who_;
@@ -117,13 +133,27 @@ const float* stored(const Stack& stack, const float* rows, int64_t first, int64_
   return out;
 }
 
+// 4-bit panels where all parts are of one 4-bit type.
+BlockType common_blocks(std::span<const TensorView> parts, WeightFormat format, NumericProfile profile) {
+  const BlockType first = parts.front().blocks;
+  for (const TensorView& part : parts)
+    if (!keeps_blocks(part, format, profile) || part.blocks != first) return BlockType::kNone;
+  return first == BlockType::kQ8_0 ? BlockType::kNone : first;
+}
+
 }  // namespace
+
+bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile profile) {
+  return part.blocks != BlockType::kNone && format == WeightFormat::kFloat32 &&
+         profile == NumericProfile::kInt8x32V1;
+}
 
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
                   WeightFormat format, NumericProfile profile) {
   PackedMatrix w;
   w.format = format;
   w.profile = profile;
+  w.kept = common_blocks(parts, format, profile);
   w.k = parts.front().shape[1];
   for (const TensorView& part : parts) w.n += part.shape[0];
   const int64_t columns = checked_mul(panels_of(w.n), kPanel), values = checked_mul(columns, w.k);
@@ -144,9 +174,14 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
     const int64_t first = p * kPanel, count = std::min(kPanel, w.n - first);
     const float* rows = stack.rows(first, count, widened);
     if (w.is_integer()) {
-      thread_local AlignedBuffer kept;
-      return pack_integer_panel(kernels::active_table(), stored(stack, rows, first, count, who, w, kept),
-                                first, count, w);
+      thread_local AlignedBuffer again;
+      if (w.kept == BlockType::kNone)
+        pack_integer_panel(kernels::active_table(), stored(stack, rows, first, count, who, w, again), first,
+                           count, w);
+      for (int64_t row = first; row < first + count; ++row)
+        if (const TensorView part = stack.row(row); keeps_blocks(part, format, profile))
+          if (w.kept != BlockType::kNone || part.blocks != BlockType::kQ4_1) keep_block_row(part, row, w);
+      return;
     }
     switch (format) {
       case WeightFormat::kFloat32:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/aligned_buffer.h"
 #include "kernels/kernel_cases.h"
 
 namespace isobit::testing {
@@ -370,6 +371,79 @@ TEST(MatmulInt8x32Kernel, AddsBlocksAsTheContractSays) {
     fused.scale(0, 1) = 0x1p-149f;
     fused.run(table, nullptr, &y, 1);
     EXPECT_EQ(std::bit_cast<uint32_t>(y), 0u) << table.isa;
+  });
+}
+
+// 4-bit panels of random nibbles, scales and minima by the rows of an Int8Problem.
+void check_int4(int64_t rows, int64_t cols, int64_t k, bool has_min, uint64_t seed) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + " x " + std::to_string(k) +
+               (has_min ? ", minima" : ""));
+  Random random(seed);
+  Int8Problem left(rows, 1, k);
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t r = 0; r < rows; ++r) left.set_left(r, i, random.in(-127, 127));
+  for (float& s : left.scales) s = std::fabs(random.unit());
+  const int64_t bytes = has_min ? kernels::kInt4MinBlockBytes : kernels::kInt4BlockBytes;
+  const int64_t all = panels_of(cols) * left.blocks * bytes;
+  Guarded panels(all / 4);
+  auto* p = reinterpret_cast<uint8_t*>(panels.data());
+  for (int64_t i = 0; i < all; ++i) {
+    const bool exponent_byte = i % bytes >= kInt8Block * kPanel / 2 && i % 2 == 1;  // of a binary16: finite
+    p[i] = static_cast<uint8_t>(random.in(0, 255) & (exponent_byte && random.in(0, 9) != 0 ? 0xbb : 0xff));
+    if (exponent_byte && (p[i] & 0x7c) == 0x7c) p[i] = 0x3c;
+  }
+  const Guarded bias(random.units(cols));
+  const float* shift = random.coin() ? bias.data() : nullptr;
+  const int64_t ldc = cols + random.in(0, 3);
+  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
+  const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), left.blocks, left.scales.data(),
+                      left.offsets.data()};
+  expected.fill(kCanary);
+  reference_table().dot.matmul_int4x32(a, rows, p, has_min, cols, shift, expected.data(), ldc);
+  each_table([&](const KernelTable& table) {
+    got.fill(kCanary);
+    table.dot.matmul_int4x32(a, rows, p, has_min, cols, shift, got.data(), ldc);
+    ASSERT_TRUE(same_bits(got.all(), expected.all()));
+  });
+}
+
+TEST(MatmulInt4x32Kernel, EveryShape) {
+  Random random(10);
+  for (const bool has_min : {false, true}) {
+    for (int64_t rows = 1; rows <= 14; ++rows)
+      check_int4(rows, random.in(1, 70), random.in(1, 70), has_min, random.bits());
+    for (int64_t cols = 1; cols <= 70; ++cols)
+      check_int4(random.in(1, 5), cols, random.in(1, 70), has_min, random.bits());
+    for (const int64_t k : {31, 32, 33, 256, 257, 512, 513, 1025, 2305, 4096})
+      check_int4(random.in(1, 5), random.in(1, 40), k, has_min, random.bits());
+  }
+}
+
+// One block: codes 0 and 15 in both halves of a byte, a scale and a minimum among the subnormals of binary16.
+TEST(MatmulInt4x32Kernel, KnownProducts) {
+  reference_and_each_table([&](const KernelTable& table) {
+    for (const bool has_min : {false, true}) {
+      Int8Problem left(1, 1, 32);
+      left.set_left(0, 1, 127);    // low nibble of byte 1
+      left.set_left(0, 31, -127);  // high nibble of byte 15
+      left.set_left(0, 16, 3);     // high nibble of byte 0
+      AlignedBuffer panels(kernels::kInt4MinBlockBytes / 4);
+      auto* p = reinterpret_cast<uint8_t*>(panels.data());
+      p[1] = 0x0f;            // k = 1: 15, k = 17: 0
+      p[3 * 128 + 3] = 0x50;  // k = 15: 0, k = 31: 5
+      uint8_t* scales = p + 512;
+      scales[0] = 0x01, scales[1] = 0x00;    // 2^-24
+      scales[64] = 0x00, scales[65] = 0xc0;  // -2
+      float y = kCanary;
+      const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), 1, left.scales.data(),
+                          left.offsets.data()};
+      table.dot.matmul_int4x32(a, 1, p, has_min, 1, nullptr, &y, 1);
+      const int d = 127 * 15 - 127 * 5, sum = 3;
+      const float expected = has_min
+                                 ? std::fma(static_cast<float>(sum), -2.0f, static_cast<float>(d) * 0x1p-24f)
+                                 : static_cast<float>(d - 8 * sum) * 0x1p-24f;
+      EXPECT_EQ(y, expected) << table.isa;
+    }
   });
 }
 

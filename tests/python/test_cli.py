@@ -375,7 +375,7 @@ def test_interrupt_exits_quietly_with_130(directory):
     code = "import signal, sys, isobit.cli as c, isobit.cli.streaming as s\n"
     # A runner in the background of a shell hands SIGINT down ignored.
     code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "def slow(*a): print('started', flush=True); import time; time.sleep(60); return True\n"
+    code += "def slow(*a, **k): print('started', flush=True); import time; time.sleep(60); return True\n"
     code += "s.digest = slow\n"
     code += f"sys.exit(c.main(['generate', {str(directory)!r}, '--ids', '1', '-n', '1']))"
     process = subprocess.Popen(
@@ -389,7 +389,7 @@ def test_interrupt_exits_quietly_with_130(directory):
 
 def test_termination_during_a_conversion_leaves_nothing(gguf_file, tmp_path):
     code = "import sys, time, isobit.gguf.conversion as g, isobit.cli as c\n"
-    code += "def slow(*a): print('started', flush=True); time.sleep(60)\n"
+    code += "def slow(*a, **k): print('started', flush=True); time.sleep(60)\n"
     code += "g.write_tensors = slow\n"
     code += f"sys.exit(c.main(['convert', {str(gguf_file)!r}, {str(tmp_path / 'out')!r}]))"
     process = subprocess.Popen(

@@ -15,6 +15,7 @@ NAME = "info"
 HELP = "describe a checkpoint directory"
 
 _READ_DTYPES = ("F32", "F16", "BF16")
+_BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}  # of 32 numbers
 _SIZES = (
     "n_layers",
     "d_model",
@@ -64,9 +65,10 @@ def describe(
             "embed_format": embed_format,
             "memory_bytes": _memory_bytes(plan, checkpoint, weight_format, embed_format),
         }
-    unread = [name for name in checkpoint.names() if checkpoint.info(name).dtype not in _READ_DTYPES]
+    kinds = {name: _kind(checkpoint, name)[0] for name in checkpoint.names()}
+    unread = [name for name, dtype in kinds.items() if dtype not in (*_READ_DTYPES, *_BLOCK_BYTES)]
     for name in unread[:5]:
-        dtype = checkpoint.info(name).dtype
+        dtype = kinds[name]
         facts["problems"].append(f"{name}: expected one of {', '.join(_READ_DTYPES)}, got {dtype}")
     if not facts["problems"]:
         try:
@@ -93,13 +95,22 @@ def _plan_facts(plan: ModelPlan) -> dict[str, Any]:
     }
 
 
+def _kind(checkpoint: Checkpoint, name: str) -> tuple[str, int]:
+    """The dtype of a tensor, or the type of its blocks, and how many numbers it holds."""
+    info, blocks = checkpoint.info(name), checkpoint.block_type(name)
+    if blocks is None:
+        return info.dtype, info.size
+    return blocks, info.nbytes // _BLOCK_BYTES[blocks] * 32
+
+
 def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     dtypes: dict[str, dict[str, int]] = {}
     for name in checkpoint.names():
         info = checkpoint.info(name)
-        entry = dtypes.setdefault(info.dtype, {"tensors": 0, "parameters": 0, "bytes": 0})
+        dtype, size = _kind(checkpoint, name)
+        entry = dtypes.setdefault(dtype, {"tensors": 0, "parameters": 0, "bytes": 0})
         entry["tensors"] += 1
-        entry["parameters"] += info.size
+        entry["parameters"] += size
         entry["bytes"] += info.nbytes
     totals = {key: sum(entry[key] for entry in dtypes.values()) for key in ("tensors", "parameters", "bytes")}
     return {**totals, "dtypes": dtypes}
@@ -123,7 +134,8 @@ def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, e
         elif name in tables:
             fmt = embed_format
         scales = 4 * sum(info.shape[:1]) if fmt == "int8" else 0
-        total += {"float32": 4, "bfloat16": 2, "int8": 1}[fmt] * info.size + scales
+        size = _kind(checkpoint, info.name)[1]
+        total += {"float32": 4, "bfloat16": 2, "int8": 1}[fmt] * size + scales
     return total
 
 

@@ -35,11 +35,14 @@ def convert(
     out: str | os.PathLike[str],
     *,
     force: bool = False,
+    keep_quantized: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Writes the checkpoint directory `out` and returns it.
 
-    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. An existing `out` is refused
+    Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. With keep_quantized the
+    matrices of Q8_0, Q4_0 and Q4_1 keep their blocks, which only isobit reads: numeric_profile="int8x32_v1"
+    multiplies by them as they are, any other loads what they decode to. An existing `out` is refused
     unless `force`, which replaces it only once the new directory is complete. ValueError names what a file
     lacks or what is not supported. `progress` is called with (bytes written, bytes in all).
     """
@@ -59,7 +62,9 @@ def convert(
         building = target.parent / f".{target.name}.{secrets.token_hex(6)}.partial"
         building.mkdir()
         try:
-            write_tensors(building / "model.safetensors", file, mapping.sources, progress)
+            write_tensors(
+                building / "model.safetensors", file, mapping.sources, progress, keep_quantized=keep_quantized
+            )
             _write_json(building / "config.json", config | ids)
             _write_json(building / "generation_config.json", {"do_sample": False} | ids)
             _write_json(building / "tokenizer.json", tokens.tokenizer)

@@ -22,6 +22,8 @@ void matmul_int15(const Int15Rows& a, int64_t rows, const int16_t* panels, const
                   int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc);
 void matmul_int8x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols, const float* bias,
                     float* c, int64_t ldc);
+void matmul_int4x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, bool has_min, int64_t cols,
+                    const float* bias, float* c, int64_t ldc);
 void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
                     int32_t* exponents);
 void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,

@@ -22,6 +22,28 @@ float largest(const float* x, int64_t n) {
   return top;
 }
 
+float f16(const uint8_t* p) {
+  const int32_t bits = p[0] | p[1] << 8, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                   : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  return bits >> 15 ? -size : size;
+}
+
+/// Row r by one output: acc = add(its codes of block b, b, their scale, acc) for the 32-blocks of each
+/// 256-block from +0; TREE; + (+0).
+template <typename Add>
+float block_product(const Int8Rows& a, int64_t r, Add add) {
+  constexpr int64_t kStep = kBlock / kInt8Block;
+  std::vector<std::pair<int64_t, float>> nodes;
+  for (int64_t first = 0; first < a.blocks; first += kStep) {
+    float acc = 0.0f;
+    for (int64_t b = first; b < std::min(first + kStep, a.blocks); ++b)
+      acc = add(a.codes + (r * a.blocks + b) * kInt8Block, b, a.scales[r * a.blocks + b], acc);
+    nodes.emplace_back(first / kStep, acc);
+  }
+  return tree(std::move(nodes), [](float left, float right) { return left + right; }) + 0.0f;
+}
+
 }  // namespace
 
 void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
@@ -79,21 +101,37 @@ void matmul_int8x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, int6
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t n = 0; n < cols; ++n) {
       const uint8_t* panel = panels + n / kPanel * a.blocks * kInt8BlockBytes;
-      std::vector<std::pair<int64_t, float>> nodes;
-      for (int64_t first = 0; first < a.blocks; first += kBlock / 32) {
-        float acc = 0.0f;
-        for (int64_t b = first; b < std::min(first + kBlock / 32, a.blocks); ++b) {
-          const uint8_t* block = panel + b * kInt8BlockBytes;
-          int32_t d = 0;
-          for (int64_t i = 0; i < 32; ++i)
-            d += a.codes[(r * a.blocks + b) * 32 + i] *
-                 (block[i / 4 * 4 * kPanel + n % kPanel * 4 + i % 4] - 128);
-          const float scale = reinterpret_cast<const float*>(block + 32 * kPanel)[n % kPanel];
-          acc = scalar_fma(static_cast<float>(d), scale * a.scales[r * a.blocks + b], acc);
+      const float y = block_product(a, r, [&](const int8_t* codes, int64_t b, float row_scale, float acc) {
+        const uint8_t* block = panel + b * kInt8BlockBytes;
+        int32_t d = 0;
+        for (int64_t i = 0; i < kInt8Block; ++i)
+          d += codes[i] * (block[i / 4 * 4 * kPanel + n % kPanel * 4 + i % 4] - 128);
+        const float scale = reinterpret_cast<const float*>(block + kInt8Block * kPanel)[n % kPanel];
+        return scalar_fma(static_cast<float>(d), scale * row_scale, acc);
+      });
+      c[r * ldc + n] = bias ? y + bias[n] : y;
+    }
+}
+
+void matmul_int4x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, bool has_min, int64_t cols,
+                    const float* bias, float* c, int64_t ldc) {
+  const int64_t bytes = has_min ? kInt4MinBlockBytes : kInt4BlockBytes;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t n = 0; n < cols; ++n) {
+      const uint8_t* panel = panels + n / kPanel * a.blocks * bytes;
+      const float y = block_product(a, r, [&](const int8_t* codes, int64_t b, float row_scale, float acc) {
+        const uint8_t* block = panel + b * bytes;
+        int32_t d = 0, sum = 0;
+        for (int64_t i = 0; i < kInt8Block; ++i) {
+          const uint8_t pair = block[i % 16 / 4 * 4 * kPanel + n % kPanel * 4 + i % 4];
+          const int32_t code = i < 16 ? pair & 15 : pair >> 4;
+          d += codes[i] * (has_min ? code : code - 8);
+          sum += codes[i];
         }
-        nodes.emplace_back(first / (kBlock / 32), acc);
-      }
-      const float y = tree(std::move(nodes), [](float l, float r2) { return l + r2; }) + 0.0f;
+        const uint8_t* halves = block + kInt8Block * kPanel / 2 + 2 * (n % kPanel);
+        acc = scalar_fma(static_cast<float>(d), f16(halves) * row_scale, acc);
+        return has_min ? scalar_fma(static_cast<float>(sum), f16(halves + 2 * kPanel) * row_scale, acc) : acc;
+      });
       c[r * ldc + n] = bias ? y + bias[n] : y;
     }
 }

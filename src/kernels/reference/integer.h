@@ -17,4 +17,7 @@ void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8
 void matmul_int8x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols, const float* bias,
                     float* c, int64_t ldc);
 
+void matmul_int4x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, bool has_min, int64_t cols,
+                    const float* bias, float* c, int64_t ldc);
+
 }  // namespace isobit::kernels::reference

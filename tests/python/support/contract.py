@@ -189,14 +189,33 @@ def int8_blocks(x):
     return np.where(scale[:, :, None] > 0, codes, 0).astype(np.int64), scale
 
 
+class FileBlocks:
+    """A matrix of a file's blocks (7c.3): codes [n, blocks, 32], scale [n, blocks], minimum or None."""
+
+    def __init__(self, codes, scale, minimum=None):
+        self.codes, self.scale, self.minimum = codes.astype(np.int64), scale, minimum
+
+    def widened(self):
+        values = self.scale[:, :, None] * self.codes.astype(f32)
+        if self.minimum is not None:
+            values = values + self.minimum[:, :, None]
+        return values.reshape(len(values), -1)
+
+
 def int8x32_product(a, b):
-    """a b^T by section 7c.2."""
-    (left, s_left), (right, s_right) = int8_blocks(a), int8_blocks(b)
+    """a b^T by sections 7c.2 and 7c.3."""
+    left, s_left = int8_blocks(a)
+    right, s_right = (b.codes, b.scale) if isinstance(b, FileBlocks) else int8_blocks(b)
+    minimum = b.minimum if isinstance(b, FileBlocks) else None
     sums = {}
     for i in range(left.shape[1]):
         d = (left[:, None, i] * right[None, :, i]).sum(axis=2).astype(f32)
-        acc = sums.get(i // 8, np.zeros((len(a), len(b)), f32))
-        sums[i // 8] = fma(d, s_right[None, :, i] * s_left[:, None, i], acc)
+        acc = sums.get(i // 8, np.zeros((len(left), len(right)), f32))
+        acc = fma(d, s_right[None, :, i] * s_left[:, None, i], acc)
+        if minimum is not None:
+            total = left[:, i].sum(axis=1).astype(f32)[:, None]
+            acc = fma(total, minimum[None, :, i] * s_left[:, None, i], acc)
+        sums[i // 8] = acc
     return tree(sums, operator.add) + ZERO
 
 

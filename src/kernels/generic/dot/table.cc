@@ -10,6 +10,7 @@ const DotKernels dot_kernels = {
     .isa = kIsaName,
     .matmul_int15 = matmul_int15,
     .matmul_int8x32 = matmul_int8x32,
+    .matmul_int4x32 = matmul_int4x32,
 };
 
 }  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE
