@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every fenced python, bash and cpp block of the given Markdown files, in order; checks relative links.
 
-The blocks run in a scratch folder with a link `models` to the repository's. The python blocks of a file share
+The blocks run in a scratch folder with a link `models` to the repository's; a `bash repository` block runs in
+the repository. The python blocks of a file share
 one namespace. A cpp block is a whole program, linked with build/release/libisobit.a. A block after a comment
 `<!-- not run: REASON -->` is listed instead.
 
@@ -19,15 +20,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<reason>.*?) -->\s*)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
+    r"(?:<!-- not run: (?P<reason>.*?) -->\s*)?"
+    r"^```(?P<language>\w+)(?P<place> repository)?\n(?P<code>.*?)^```$",
+    re.M | re.S,
 )
 LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#]+)")
 LANGUAGES = ("python", "bash", "cpp")
 
 
-def run_bash(code: str) -> None:
+def run_bash(code: str, folder: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-eo", "pipefail", "-c", code], check=True, env=environment)
+    subprocess.run(["bash", "-eo", "pipefail", "-c", code], check=True, env=environment, cwd=folder)
 
 
 def run_cpp(code: str) -> None:
@@ -65,7 +68,7 @@ def run_file(path: Path) -> tuple[int, int]:
             if language == "python":
                 exec(compile("\n" * (line - 1) + code, str(path), "exec"), namespace)
             elif language == "bash":
-                run_bash(code)
+                run_bash(code, ROOT if block["place"] else Path())
             else:
                 run_cpp(code)
         except (Exception, SystemExit):

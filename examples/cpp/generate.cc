@@ -8,11 +8,14 @@
 #include <isobit/error.h>
 #include <isobit/runtime.h>
 
+#include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -27,10 +30,20 @@ uint64_t fingerprint(uint64_t hash, std::span<const float> values) {
   return hash;
 }
 
+/// The whole of `text` as a number.
+int64_t number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw isobit::ValueError("[generate] arguments: expected a whole number, got " + text);
+  return value;
+}
+
 int run(const std::vector<std::string>& arguments) {
-  const isobit::CausalLM model = isobit::CausalLM::load(arguments[0]);
+  const int64_t new_tokens = number(arguments[1]);
   std::vector<int64_t> prompt;
-  for (size_t i = 2; i < arguments.size(); ++i) prompt.push_back(std::stoll(arguments[i]));
+  for (size_t i = 2; i < arguments.size(); ++i) prompt.push_back(number(arguments[i]));
+  const isobit::CausalLM model = isobit::CausalLM::load(arguments[0]);
 
   uint64_t hash = 0xcbf29ce484222325u;
   const auto on_token = [&](int64_t, std::span<const int32_t> ids, std::span<const float> logits) {
@@ -38,7 +51,7 @@ int run(const std::vector<std::string>& arguments) {
     hash = fingerprint(hash, logits);
     return true;
   };
-  model.generate(prompt, 1, static_cast<int64_t>(prompt.size()), std::stoll(arguments[1]), on_token);
+  model.generate(prompt, 1, static_cast<int64_t>(prompt.size()), new_tokens, on_token);
   std::cout << "\nfingerprint " << std::hex << hash << " (" << isobit::active_isa() << ")\n";
   return 0;
 }
@@ -52,7 +65,7 @@ int main(int argc, char** argv) {
   }
   try {
     return run({argv + 1, argv + argc});
-  } catch (const isobit::Error& error) {
+  } catch (const std::exception& error) {  // isobit::Error, or too little memory
     std::cerr << error.what() << '\n';
     return 1;
   }

@@ -11,14 +11,13 @@ import sys
 from isobit.models import CausalLM
 
 
-def main(folder: str, new_tokens: str, *prompt: str) -> None:
+def main(folder: str, new_tokens: int, prompt: list[int]) -> None:
     model = CausalLM.load(folder)
-    ids = [[int(text) for text in prompt]]
-    state = model.allocate_state(1, len(prompt) + int(new_tokens))
+    state = model.allocate_state(1, len(prompt) + new_tokens)
     digest = hashlib.sha256()
 
-    logits = model.forward(ids, state)[0][len(prompt) - 1]
-    for _ in range(int(new_tokens)):
+    logits = model.forward([prompt], state)[0][len(prompt) - 1]
+    for _ in range(new_tokens):
         digest.update(logits.tobytes())
         token = int(logits.argmax())
         print(token, end=" ", flush=True)
@@ -29,4 +28,8 @@ def main(folder: str, new_tokens: str, *prompt: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    try:
+        count, *ids = map(int, sys.argv[2:])
+        main(sys.argv[1], count, ids)
+    except (ValueError, OSError, MemoryError) as error:
+        sys.exit(f"generate.py: {error}")

@@ -36,11 +36,9 @@ _STATE_KEYS = frozenset(
 _CHUNK = 1 << 20
 
 
-class _RefusedError(ValueError):
+def _refused(path: Any, expected: str, got: str) -> ValueError:
     """A file that is not what it says."""
-
-    def __init__(self, path: Any, expected: str, got: str) -> None:
-        super().__init__(f"[SambaInference] {os.fspath(path)}: expected {expected}, got {got}")
+    return ValueError(f"[SambaInference] {os.fspath(path)}: expected {expected}, got {got}")
 
 
 def read_stream(path: str | os.PathLike[str], config_class: Any) -> tuple[Any, dict[str, Array]]:
@@ -55,7 +53,7 @@ def read_stream(path: str | os.PathLike[str], config_class: Any) -> tuple[Any, d
         lengths = {"f4": 4 * floats, "i4": 4 * len(registry)}
         expected = len(MAGIC) + 8 + header_bytes + 32 + sum(lengths[dtype] for _, dtype in PARTS)
         if size != expected:
-            raise _RefusedError(path, f"{expected} bytes, as its config says", f"{size}")
+            raise _refused(path, f"{expected} bytes, as its config says", f"{size}")
         parts = {name: _read_part(file, path, header["arrays"], name, lengths) for name, _ in PARTS}
     weights: dict[str, Array] = {}
     offset = 0
@@ -69,45 +67,43 @@ def read_stream(path: str | os.PathLike[str], config_class: Any) -> tuple[Any, d
 def _read_header(file: IO[bytes], path: Any) -> tuple[dict[str, Any], int]:
     magic = file.read(len(MAGIC))
     if magic != MAGIC:
-        raise _RefusedError(path, "a streamed Samba checkpoint", f"the bytes {magic[:16]!r}")
+        raise _refused(path, "a streamed Samba checkpoint", f"the bytes {magic[:16]!r}")
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= MAX_HEADER:
-        raise _RefusedError(path, f"a header of at most {MAX_HEADER} bytes", str(length))
+        raise _refused(path, f"a header of at most {MAX_HEADER} bytes", str(length))
     text, digest = file.read(length), file.read(32)
     if len(text) != length or len(digest) != 32:
-        raise _RefusedError(path, "a whole header", "the end of the file")
+        raise _refused(path, "a whole header", "the end of the file")
     if hashlib.sha256(text).digest() != digest:
-        raise _RefusedError(path, "a header with its SHA-256", "another digest")
+        raise _refused(path, "a header with its SHA-256", "another digest")
     try:
         header = json.loads(text.decode("ascii"))
         canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
-        raise _RefusedError(path, "a header of ASCII JSON", "something else") from None
+        raise _refused(path, "a header of ASCII JSON", "something else") from None
     if not isinstance(header, dict) or set(header) != {"schema", "state", "arrays"}:
-        raise _RefusedError(path, "a header with schema, state and arrays", "other keys")
+        raise _refused(path, "a header with schema, state and arrays", "other keys")
     if canonical.encode() != text:
-        raise _RefusedError(
-            path, "a canonical header (sorted keys, no spaces, no duplicates)", "another spelling"
-        )
+        raise _refused(path, "a canonical header (sorted keys, no spaces, no duplicates)", "another spelling")
     if header["schema"] != SCHEMA:
-        raise _RefusedError(path, f"schema {SCHEMA}", repr(header["schema"])[:80])
+        raise _refused(path, f"schema {SCHEMA}", repr(header["schema"])[:80])
     return header, length
 
 
 def _read_state(state: Any, path: Any, config_class: Any) -> tuple[Any, list[tuple[str, tuple[int, ...]]]]:
     if not isinstance(state, dict) or set(state) != _STATE_KEYS:
-        raise _RefusedError(path, f"a state with {', '.join(sorted(_STATE_KEYS))}", "other keys")
+        raise _refused(path, f"a state with {', '.join(sorted(_STATE_KEYS))}", "other keys")
     for key, value in (("schema", STATE_SCHEMA), ("profile", PROFILE), ("numeric_mode", "identical")):
         if state[key] != value:
-            raise _RefusedError(path, f"{key} {value}", repr(state[key])[:80])
+            raise _refused(path, f"{key} {value}", repr(state[key])[:80])
     if isinstance(state["t"], bool) or not isinstance(state["t"], int) or state["t"] < 0:
-        raise _RefusedError(path, "a step count t >= 0", repr(state["t"])[:80])
+        raise _refused(path, "a step count t >= 0", repr(state["t"])[:80])
     try:
         config = config_class.from_dict(state["config"])
     except (TypeError, ValueError) as error:
-        raise _RefusedError(path, "a valid config", str(error)) from None
+        raise _refused(path, "a valid config", str(error)) from None
     if config.to_dict() != state["config"]:
-        raise _RefusedError(path, "a config with every field", "another")
+        raise _refused(path, "a config with every field", "another")
     registry: list[tuple[str, tuple[int, ...]]] = config.registry()
     listed: list[list[Any]] = []
     offset = 0
@@ -115,7 +111,7 @@ def _read_state(state: Any, path: Any, config_class: Any) -> tuple[Any, list[tup
         listed.append([name, list(shape), offset, math.prod(shape)])
         offset += math.prod(shape)
     if state["registry"] != listed:
-        raise _RefusedError(path, "the registry of its config", "another")
+        raise _refused(path, "the registry of its config", "another")
     return config, registry
 
 
@@ -124,19 +120,19 @@ def _read_part(file: IO[bytes], path: Any, arrays: Any, name: str, lengths: dict
     wanted = {"dtype": dtype, "nbytes": lengths[dtype]}
     entry = arrays.get(name) if isinstance(arrays, dict) and len(arrays) == len(PARTS) else None
     if not isinstance(entry, dict) or set(entry) != {"dtype", "nbytes", "sha256"}:
-        raise _RefusedError(path, f"an entry for the array {name}", "none")
+        raise _refused(path, f"an entry for the array {name}", "none")
     if {key: entry[key] for key in wanted} != wanted:
-        raise _RefusedError(path, f"{wanted} for the array {name}", "another")
+        raise _refused(path, f"{wanted} for the array {name}", "another")
     digest, left = hashlib.sha256(), lengths[dtype]
     kept: list[bytes] = []
     while left > 0:
         chunk = file.read(min(left, _CHUNK))
         if not chunk:
-            raise _RefusedError(path, f"the whole array {name}", "the end of the file")
+            raise _refused(path, f"the whole array {name}", "the end of the file")
         digest.update(chunk)
         left -= len(chunk)
         if name == "parameters":
             kept.append(chunk)
     if digest.hexdigest() != entry["sha256"]:
-        raise _RefusedError(path, f"the array {name} with its SHA-256", "another digest")
+        raise _refused(path, f"the array {name} with its SHA-256", "another digest")
     return b"".join(kept)

@@ -50,6 +50,7 @@ ModelPlan plan_for(const HFConfig& config) {
   for (const Family& family : kFamilies) {
     if (config.model_type() != family.model_type) continue;
     ModelPlan plan = family.plan(fields);
+    families::refuse_foreign_fields(fields, family.model_type);
     plan.model_type = config.model_type();
     return plan;
   }

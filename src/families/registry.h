@@ -3,6 +3,8 @@
 // registry.cc.
 #pragma once
 
+#include <string_view>
+
 #include "checkpoint/config_fields.h"
 #include "isobit/model_plan.h"
 
@@ -23,5 +25,8 @@ ModelPlan plan_qwen2(const ConfigFields& config);
 ModelPlan plan_qwen3(const ConfigFields& config);
 ModelPlan plan_samba(const ConfigFields& config);
 ModelPlan plan_zamba2(const ConfigFields& config);
+
+/// Refuses what the config says and the family of `model_type` would not do.
+void refuse_foreign_fields(const ConfigFields& config, std::string_view model_type);
 
 }  // namespace isobit::families

@@ -41,9 +41,17 @@ int64_t read_rope_dim(const ConfigFields& config, const ConfigFields& block, con
   return rope_dim;
 }
 
-/// "default" or the name of a scaled type.
+/// "default" or the name of a scaled type. "type" is the older spelling of "rope_type".
 std::string read_type(const ConfigFields& block, const RopeRules& rules) {
   const char* field = block.has("rope_type") ? "rope_type" : "type";
+  if (block.has_value("rope_type") && block.has_value("type")) {
+    const auto plain = [&](const char* key) {
+      const std::string name = block.string_or(key, "");
+      return name == "su" || (rules.only_longrope && name == "yarn") ? "longrope" : name;
+    };
+    if (plain("rope_type") != plain("type"))
+      block.refuse("type", "what rope_type says, " + block.shown("rope_type"));
+  }
   const std::string name = block.string_or(field, "default");
   const bool is_longrope = name == "longrope" || name == "su";
   if (rules.only_longrope) {

@@ -172,12 +172,12 @@ TEST(Llama, MlpBiasIsOnAllThreeMatrices) {
 }
 
 TEST(Llama, FieldsOfOtherFamiliesChangeNothing) {
-  const ModelPlan plan = small_plan("llama", {{"sliding_window", "16"},
-                                              {"pretraining_tp", "2"},
-                                              {"partial_rotary_factor", "0.5"},
-                                              {"some_new_field", "[1,{}]"}});
-  EXPECT_EQ(plan.layers[0].window, 0);
-  EXPECT_EQ(plan.layers[0].rope_dim, 8);
+  for (const char* factor : {"0.5", "2"}) {
+    const ModelPlan plan = small_plan(
+        "llama", {{"pretraining_tp", "2"}, {"partial_rotary_factor", factor}, {"some_new_field", "[1,{}]"}});
+    EXPECT_EQ(plan.layers[0].window, 0);
+    EXPECT_EQ(plan.layers[0].rope_dim, 8);
+  }
 }
 
 TEST(Mistral, NemoHeadsNeedNotFillTheHiddenSize) {

@@ -79,6 +79,65 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"TextConfig", "text_config", R"({"hidden_size":64})", "a text model"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+struct Foreign {
+  const char* name;
+  const char* field;
+  const char* changing;
+  const char* neutral;
+};
+
+void PrintTo(const Foreign& foreign, std::ostream* out) { *out << foreign.field; }
+
+class ForeignField : public ::testing::TestWithParam<Foreign> {};
+
+TEST_P(ForeignField, IsRefusedUnlessNeutral) {
+  const Foreign& param = GetParam();
+  for (const std::string type : {"llama", "smollm", "mistral", "qwen2", "qwen3", "phi3"}) {
+    const testing::Fields base = {{"head_dim", "8"}};
+    const auto plan_with = [&](const char* value) {
+      testing::Fields fields = base;
+      fields[param.field] = value;
+      return small_plan(type, fields);
+    };
+    expect_error<UnsupportedModel>([&] { plan_with(param.changing); },
+                                   {"[plan_for] ", param.field, "for " + type + " does not use it"});
+    EXPECT_EQ(plan_with("null").n_layers, 4);
+    EXPECT_EQ(plan_with(param.neutral).n_layers, 4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fields, ForeignField,
+                         ::testing::Values(Foreign{"AttentionCap", "attn_logit_softcapping", "50.0", "null"},
+                                           Foreign{"FinalCap", "final_logit_softcapping", "30.0", "null"},
+                                           Foreign{"QueryScale", "query_pre_attn_scalar", "256", "null"},
+                                           Foreign{"Clip", "clip_qkv", "8", "null"},
+                                           Foreign{"LogitScale", "logit_scale", "0.0625", "1"},
+                                           Foreign{"Embedding", "embedding_multiplier", "12", "1.0"},
+                                           Foreign{"Logits", "logits_scaling", "8", "1"},
+                                           Foreign{"Residual", "residual_multiplier", "0.22", "1.0"},
+                                           Foreign{"Attention", "attention_multiplier", "0.0078125", "null"},
+                                           Foreign{"Key", "key_multiplier", "0.5", "1"},
+                                           Foreign{"MlpMultipliers", "mlp_multipliers", "[1, 2]", "null"},
+                                           Foreign{"QkNorm", "use_qk_norm", "true", "false"},
+                                           Foreign{"Parallel", "use_parallel_residual", "true", "false"},
+                                           Foreign{"Alibi", "alibi", "true", "false"},
+                                           Foreign{"Text", "alibi", "\"false\"", "false"},
+                                           Foreign{"Bidirectional", "use_bidirectional_attention", "true",
+                                                   "false"},
+                                           Foreign{"NoRope", "no_rope_layers", "[1, 0]", "null"},
+                                           Foreign{"RotaryPart", "rotary_pct", "0.25", "1"},
+                                           Foreign{"Latent", "kv_lora_rank", "512", "null"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ForeignWindow, IsRefusedUnlessNeutral) {
+  const auto plan_with = [](testing::Fields fields) { return small_plan("llama", fields); };
+  for (const char* value : {"\"x\"", "16", "511", "-1", "true", "[4]"})
+    expect_error<UnsupportedModel>([&] { plan_with({{"sliding_window", value}}); }, {"sliding_window"});
+  for (const char* value : {"null", "0", "512", "4096"})
+    EXPECT_EQ(plan_with({{"sliding_window", value}}).layers[0].window, 0);
+  EXPECT_EQ(plan_with({{"sliding_window", "16"}, {"use_sliding_window", "false"}}).layers[0].window, 0);
+}
+
 TEST(Families, HarmlessValuesOfRefusedFields) {
   const ModelPlan plan = small_plan("llama", {{"num_local_experts", "null"},
                                               {"num_experts", "0"},

@@ -53,11 +53,11 @@ TEST(RopeConfig, ScalingReplacesParameters) {
 }
 
 /// CTranslate2 issue 1745: Llama 3.1 files say "rope_type" where older ones say "type".
-TEST(RopeConfig, RopeTypeWinsOverType) {
+TEST(RopeConfig, RopeTypeOrType) {
   const std::string rest =
       R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})";
   for (const std::string spelling :
-       {R"({"rope_type":"llama3",)", R"({"type":"llama3",)", R"({"rope_type":"llama3","type":"linear",)"}) {
+       {R"({"rope_type":"llama3",)", R"({"type":"llama3",)", R"({"rope_type":"llama3","type":"llama3",)"}) {
     for (const char* block : {"rope_scaling", "rope_parameters"}) {
       const RopeScaling scaling = scaling_of("llama", {{block, spelling + rest}});
       EXPECT_EQ(scaling.type, RopeType::kLlama3);
@@ -68,8 +68,21 @@ TEST(RopeConfig, RopeTypeWinsOverType) {
       EXPECT_FALSE(scaling.attention_factor.has_value());
     }
   }
-  EXPECT_FALSE(
-      layer_of("llama", {{"rope_scaling", R"({"rope_type":"default","type":"linear"})"}}).rope_scaling);
+}
+
+TEST(RopeConfig, ContradictingTypesAreRefused) {
+  for (const char* block : {"rope_scaling", "rope_parameters"}) {
+    for (const char* types : {R"({"rope_type":"default","type":"linear","factor":2})",
+                              R"({"rope_type":"linear","type":"default","factor":2})"})
+      expect_error<UnsupportedModel>(
+          [&] {
+            layer_of("llama", {{block, types}});
+          },
+          {std::string(block) + ".type", "what rope_type says"});
+  }
+  const std::string factors = R"("short_factor":[1,1,1,1],"long_factor":[2,2,2,2]})";
+  EXPECT_EQ(scaling_of("llama", {{"rope_scaling", R"({"rope_type":"longrope","type":"su",)" + factors}}).type,
+            RopeType::kLongRope);
 }
 
 TEST(RopeConfig, OriginalMaxPositions) {

@@ -35,6 +35,15 @@ def program(tmp_path_factory):
     return build / "generate"
 
 
+@pytest.mark.parametrize("arguments", [["x", "3"], ["2", "three"], ["2", "3x"], ["2", ""], ["2", "9" * 30]])
+def test_the_example_refuses_what_is_no_number(program, tiny_checkpoint, arguments):
+    run = subprocess.run([program, tiny_checkpoint, *arguments], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert (
+        run.stderr.startswith("[generate] arguments: expected a whole number") and run.stderr.count("\n") == 1
+    )
+
+
 def generate(program, checkpoint, **environment):
     command = [program, checkpoint, str(NEW_TOKENS), *PROMPT]
     run = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)

@@ -491,7 +491,7 @@ def test_missing_extras_are_named(absent, extra, arguments):
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert process.stderr.startswith("isobit: error: ") and process.stderr.count("\n") == 1
-    assert f"{absent}: not installed (pip install isobit[{extra}])" in process.stderr
+    assert f"{absent}: not installed (pip install 'isobit[{extra}]')" in process.stderr
 
 
 def test_ids_need_no_extra(directory):

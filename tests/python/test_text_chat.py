@@ -2,6 +2,7 @@
 """Chat templates: the texts that transformers renders, and messages that try to write control tokens."""
 
 import json
+import sys
 
 import pytest
 
@@ -9,7 +10,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
 from test_text_tokenizer import SPECIAL, TOKENS, definition, directory
 
-from isobit.text import Tokenizer
+from isobit.text import Tokenizer, chat
 from isobit.text.chat import ChatTemplate, find_templates
 
 CHATML = (
@@ -173,3 +174,47 @@ def test_tools_choose_their_template():
 def test_time_is_available_to_templates():
     text = ChatTemplate({"default": "{{ strftime_now('%Y') }}"}, {}).render([])
     assert text.isdigit() and len(text) == 4
+
+
+RANGES = "{% for i in range(99999) %}{% for j in range(99999) %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "part"),
+    [
+        (RANGES + "{% endfor %}{% endfor %}", "steps"),
+        (
+            "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+            "steps",
+        ),
+        ("{% for i in range(100001) %}{% endfor %}", "Range too big"),
+        ("{% for i in range(20000) %}{{ 'x' * 1000 }}{% endfor %}", "characters"),
+        ("{{ 'a' * 99999999999 }}", "elements"),
+        ("{{ 99999999999 * [1] }}", "elements"),
+        ("{{ (10 ** 10) ** (10 ** 10) }}", "bits"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+        ("{{ exhausted() }}", "MemoryError"),
+    ],
+)
+def test_what_a_template_may_use_is_bounded(tmp_path, monkeypatch, template, part):
+    def exhausted():
+        raise MemoryError
+
+    monkeypatch.setitem(chat._ENVIRONMENT.globals, "exhausted", exhausted)
+    tokenizer = Tokenizer.from_pretrained(make(tmp_path, template))
+    before = sys.gettrace()
+    with pytest.raises(ValueError, match=rf"(?s)^\[ChatTemplate\] .*got: .*{part}"):
+        tokenizer.render_chat([{"role": "user", "content": "x"}])
+    assert sys.gettrace() is before
+
+
+def test_small_products_and_powers_are_computed():
+    assert ChatTemplate({"default": "{{ 'ab' * 2 }} {{ 3 * 4 }} {{ 2 ** 10 }} {{ 2 ** -1 }}"}, {}).render(
+        []
+    ) == ("abab 12 1024 0.5")
+
+
+def test_templates_that_are_no_text(tmp_path):
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"^\[ChatTemplate\] chat_template\.jinja: expected UTF-8 text"):
+        find_templates(tmp_path, {})

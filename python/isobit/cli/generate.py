@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,12 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
         numeric_profile=arguments.numeric_profile,
         **common.formats(arguments),
     )
-    on_text = (lambda text: None) if arguments.json else _print_now
+    on_text = (lambda text: None) if arguments.json else common.print_now
     result = answer(model, tokenizer, prompt, arguments.max_new_tokens, stop_ids=stops, on_text=on_text)
     if arguments.json:
         report = _report(result, tokenizer, arguments.digest) | common.formats(arguments)
         report["numeric_profile"] = model.numeric_profile
-        print(json.dumps(report, ensure_ascii=False))
+        print(common.to_json(report, ensure_ascii=False))
         return 0
     print("" if tokenizer is not None else " ".join(map(str, result.ids)))
     if arguments.digest:
@@ -87,7 +86,11 @@ def _prompt(arguments: argparse.Namespace) -> tuple[Tokenizer | None, list[int]]
 
 
 def _text(argument: str) -> str:
-    return _decode(sys.stdin.buffer.read()) if argument == "-" else argument
+    if argument != "-":
+        return argument
+    if sys.stdin is None:
+        raise ValueError("[generate] prompt: expected an open standard input, got a closed one")
+    return _decode(sys.stdin.buffer.read())
 
 
 def _decode(data: bytes) -> str:
@@ -101,11 +104,6 @@ def _not_empty(ids: list[int]) -> list[int]:
     if not ids:
         raise ValueError("[generate] prompt: expected at least one token, got none")
     return ids
-
-
-def _print_now(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _report(result: Answer, tokenizer: Tokenizer | None, with_digest: bool) -> dict[str, Any]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     facts = describe(arguments.directory, **common.formats(arguments))
-    print(json.dumps(facts, indent=2) if arguments.json else _as_text(facts))
+    print(common.to_json(facts, indent=2) if arguments.json else _as_text(facts))
     return 0 if not facts["problems"] else 1
 
 
@@ -64,6 +63,7 @@ def describe(
             "weight_format": weight_format,
             "embed_format": embed_format,
             "memory_bytes": _memory_bytes(plan, checkpoint, weight_format, embed_format),
+            "state_bytes": _state_bytes(plan, checkpoint),
         }
     kinds = {name: _kind(checkpoint, name)[0] for name in checkpoint.names()}
     unread = [name for name, dtype in kinds.items() if dtype not in (*_READ_DTYPES, *_BLOCK_BYTES)]
@@ -86,13 +86,33 @@ def _plan_facts(plan: ModelPlan) -> dict[str, Any]:
             groups[-1]["last"] = i
         else:
             groups.append({"first": i, "last": i, "options": options})
-    cache = 2 * 4 * plan.n_kv_heads * plan.head_dim * plan.n_layers
+    attends = {"k_proj.weight", "linear.weight"}  # the latter: of a layer that uses a shared block
+    attending = sum(any(key in attends for key, _, _ in plan.layer_weights(i)) for i in range(plan.n_layers))
+    cache = 2 * 4 * plan.n_kv_heads * plan.head_dim * attending
     return {
         "kind": plan.kind,
         "sizes": {name: getattr(plan, name) for name in _SIZES},
         "layer_groups": groups,
         "cache_bytes_per_token": cache,
     }
+
+
+def _state_bytes(plan: ModelPlan, checkpoint: Checkpoint) -> int:
+    """What a sequence keeps in Mamba 1 and 2 layers, whatever its length: their states and windows."""
+    names = set(checkpoint.names())
+    floats = 0
+    for i in range(plan.n_layers):
+        sources = {key: name for key, name, _ in plan.layer_weights(i)}
+        needed = [sources.get(key) for key in ("out_proj.weight", "conv1d.weight", "A_log")]
+        if not names.issuperset(needed):
+            continue
+        out, conv, a_log = (checkpoint.info(name).shape for name in needed if name is not None)
+        if (len(out), len(conv), len(a_log)) not in ((2, 3, 1), (2, 3, 2)):
+            continue
+        groups = plan.layer_kwargs(i).get("n_groups", 1)
+        states = a_log[1] if len(a_log) == 2 else (conv[0] - out[1]) // (2 * groups)
+        floats += out[1] * states + conv[0] * conv[2]
+    return 4 * floats
 
 
 def _kind(checkpoint: Checkpoint, name: str) -> tuple[str, int]:
@@ -153,12 +173,17 @@ def _as_text(facts: dict[str, Any]) -> str:
     if "sizes" in facts:
         if "memory_bytes" in facts:
             lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {_formats(facts)}")
-        lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
-        lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items()]
+        if facts["cache_bytes_per_token"]:
+            lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
+        if facts.get("state_bytes"):
+            lines.append(f"state       {facts['state_bytes'] / 2**10:,.1f} KiB a sequence")
+        absent = [name for name in ("n_heads", "n_kv_heads", "head_dim") if not facts["sizes"][name]]
+        lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items() if name not in absent]
         for group in facts["layer_groups"]:
             lines.append(f"layers {group['first']} to {group['last']}")
             lines += [f"{'':<12}{key} {value}" for key, value in group["options"].items()]
     if facts.get("not_read"):
         lines.append(f"not read    {', '.join(facts['not_read'][:5])}")
     lines += [f"problem     {problem}" for problem in facts["problems"]]
-    return "\n".join([*lines, "can be run" if not facts["problems"] else "cannot be run"])
+    lines.append("can be run" if not facts["problems"] else "cannot be run")
+    return "\n".join(map(common.visible, lines))  # names and types are the file's own

@@ -48,7 +48,7 @@ def answer(
 ) -> Answer:
     """Generates up to `max_new_tokens`, ending after a stop id. Without a tokenizer there is no text."""
     result = Answer(list(prompt))
-    stream = tokenizer.stream() if tokenizer is not None else None
+    stream = tokenizer.stream(replace_unknown=True) if tokenizer is not None else None
     begin = time.perf_counter()
     first = begin
 

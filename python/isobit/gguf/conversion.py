@@ -7,11 +7,14 @@ The directory appears complete or not at all: it is built beside its final place
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,21 @@ def convert(
     """
     target = Path(os.path.abspath(out))
     _check_target(target, force)
+    try:
+        _convert(gguf_path, target, force, keep_quantized, progress)
+    except OSError as error:  # a write to a full disk does not say where
+        error.filename = error.filename or str(target)
+        raise
+    return target
+
+
+def _convert(
+    gguf_path: str | os.PathLike[str],
+    target: Path,
+    force: bool,
+    keep_quantized: bool,
+    progress: Callable[[int, int], None],
+) -> None:
     with GGUFFile(gguf_path) as file:
         mapping = map_model(file)
         check_types(file, mapping.sources)
@@ -58,10 +76,7 @@ def convert(
             "eos_token_id": tokens.eos_ids[0] if len(tokens.eos_ids) == 1 else tokens.eos_ids or None,
             "pad_token_id": tokens.pad_id,
         }
-        target.parent.mkdir(parents=True, exist_ok=True)
-        building = target.parent / f".{target.name}.{secrets.token_hex(6)}.partial"
-        building.mkdir()
-        try:
+        with _parents(target), _building(target) as building:
             write_tensors(
                 building / "model.safetensors", file, mapping.sources, progress, keep_quantized=keep_quantized
             )
@@ -71,9 +86,56 @@ def convert(
             _write_json(building / "tokenizer_config.json", tokens.config)
             _sync_directory(building)
             _put_in_place(building, target, force)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-    return target
+
+
+@contextmanager
+def _parents(target: Path) -> Iterator[None]:
+    """Makes the folders above `target`, and removes those again when the work fails."""
+    missing = [folder for folder in target.parents if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _building(target: Path) -> Iterator[Path]:
+    """A folder beside `target` for the time of the work.
+
+    It is locked, so that one that a killed process left behind is known by its lock being free.
+    """
+    left_behind = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{12}\.partial")
+    for path in target.parent.iterdir():
+        if left_behind.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            with _locked(path) as is_ours:
+                if is_ours:
+                    shutil.rmtree(path, ignore_errors=True)
+    building = target.parent / f".{target.name}.{secrets.token_hex(6)}.partial"
+    building.mkdir()
+    try:
+        with _locked(building):
+            yield building
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Whether nobody else holds the folder. The lock ends with the block or the process."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
+        except OSError:  # held, or a file system without locks: then nothing is known
+            is_ours = False
+        yield is_ours
+    finally:
+        os.close(handle)
 
 
 def _check_target(target: Path, force: bool) -> None:

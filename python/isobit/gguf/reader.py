@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,9 @@ class GGUFFile:
     """An open GGUF file (version 2 or 3, little-endian): `metadata`, `tensors` and their raw bytes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Before it is opened: opening a pipe waits for somebody to write to it.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError(f"[GGUFFile] path: expected a regular file, got {os.fspath(path)}")
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < 24:
                 raise ValueError(

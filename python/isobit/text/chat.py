@@ -3,13 +3,17 @@
 
 The environment is the one templates are written for (trimmed blocks, loop controls, `raise_exception`,
 `strftime_now`, `tojson` without HTML escapes, the `generation` tag), in Jinja's immutable sandbox, since a
-template comes with a download.
+template comes with a download. The sandbox keeps it from files and objects; how long it runs and how much it
+writes are bounded here.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,15 @@ try:
     import jinja2.ext
     import jinja2.sandbox
 except ImportError as error:
-    raise ImportError("[ChatTemplate] jinja2: not installed (pip install isobit[text])") from error
+    raise ImportError("[ChatTemplate] jinja2: not installed (pip install 'isobit[text]')") from error
 
 # Private-use characters put around special tokens in messages, so that they are told from those a template
 # writes.
 _MARK_BEGIN, _MARK_END = "\U0010fff0", "\U0010fff1"
+# Far above what a template of a conversation needs.
+_MAX_STEPS = 3_000_000
+_MAX_LENGTH = 1 << 24  # characters of a text or elements of a list
+_MAX_BITS = 1 << 12  # of an integer
 
 
 class ChatTemplate:
@@ -54,10 +62,12 @@ class ChatTemplate:
         context["messages"] = _plain_messages(messages)
         context["add_generation_prompt"] = add_generation_prompt
         try:
-            return self._compiled[name].render(context)
+            with _bounded_steps():
+                return "".join(_bounded(self._compiled[name].generate(context)))
         except Exception as error:  # a template is a program of someone else: it can raise anything
+            reason = str(error) or type(error).__name__
             raise ValueError(
-                f"[ChatTemplate] messages: expected ones that the template accepts, got: {error}"
+                f"[ChatTemplate] messages: expected ones that the template accepts, got: {reason}"
             ) from None
 
     def render_marked(
@@ -93,10 +103,64 @@ def find_templates(directory: Path, config: dict[str, Any]) -> dict[str, str]:
         ):
             templates[entry["name"]] = entry["template"]
     for path in sorted((directory / "additional_chat_templates").glob("*.jinja")):
-        templates[path.stem] = path.read_text(encoding="utf-8")
+        if path.is_file():
+            templates[path.stem] = _read_template(path)
     if (directory / "chat_template.jinja").is_file():
-        templates["default"] = (directory / "chat_template.jinja").read_text(encoding="utf-8")
+        templates["default"] = _read_template(directory / "chat_template.jinja")
     return templates
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"[ChatTemplate] {path.name}: expected UTF-8 text, got other bytes") from None
+
+
+@contextmanager
+def _bounded_steps() -> Iterator[None]:
+    """Ends a template after _MAX_STEPS lines of the Python that Jinja made of it, loops and macros alike."""
+    steps = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Callable[..., Any]:
+        nonlocal steps
+        steps += 1
+        if steps > _MAX_STEPS:
+            raise ValueError(f"more than {_MAX_STEPS} steps of the template")
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(previous)
+
+
+def _bounded(pieces: Iterator[str]) -> Iterator[str]:
+    length = 0
+    for piece in pieces:
+        length += len(piece)
+        if length > _MAX_LENGTH:
+            raise ValueError(f"more than {_MAX_LENGTH} characters")
+        yield piece
+
+
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """Refuses products and powers too large to compute: nothing could interrupt them."""
+
+    intercepted_binops = frozenset(("*", "**"))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if isinstance(left, int) and isinstance(right, int):
+            bits = left.bit_length()
+            if (bits * right if operator == "**" else bits + right.bit_length()) > _MAX_BITS:
+                raise ValueError(f"an integer of more than {_MAX_BITS} bits")
+        for value, count in ((left, right), (right, left)):
+            repeats = isinstance(value, str | list | tuple) and isinstance(count, int)
+            if repeats and len(value) * count > _MAX_LENGTH:
+                raise ValueError(f"more than {_MAX_LENGTH} elements")
+        return super().call_binop(context, operator, left, right)
 
 
 class _GenerationTag(jinja2.ext.Extension):
@@ -125,8 +189,8 @@ def _to_json(
     )
 
 
-def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+def _environment() -> _Environment:
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _to_json

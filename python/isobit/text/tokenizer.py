@@ -12,7 +12,8 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from isobit.text.chat import ChatTemplate, find_templates
 try:
     import tokenizers
 except ImportError as error:
-    raise ImportError("[Tokenizer] tokenizers: not installed (pip install isobit[text])") from error
+    raise ImportError("[Tokenizer] tokenizers: not installed (pip install 'isobit[text]')") from error
 
 _SPACE = "\u2581"
+_MAX_IDS = 1 << 32  # the width of an id in the package
+_REPLACEMENT = "\ufffd".encode()
 _SPECIAL_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -40,6 +43,7 @@ class Tokenizer:
         self._templates = templates or {}
         # Two objects, because whether special tokens are recognised is a setting of the object, not of a
         # call.
+        parts = _parse(definition)
         self._parsing = _load(definition)
         self._plain = _load(definition)
         self._plain.encode_special_tokens = True
@@ -47,7 +51,6 @@ class Tokenizer:
         self._special = {
             token.content: i for i, token in self._added.items() if token.special and token.content
         }
-        parts = json.loads(definition)
         _check_model(parts["model"])
         decoders = _steps(parts.get("decoder"), "decoders")
         self._is_byte_level = any(step["type"] == "ByteLevel" for step in decoders)
@@ -96,7 +99,9 @@ class Tokenizer:
             raise ValueError(
                 f"[Tokenizer] text: expected valid Unicode, got a lone surrogate at {error.start}"
             ) from None
-        ids = (self._parsing if allow_special else self._plain).encode(text, add_special_tokens=False).ids
+        tokenizer = self._parsing if allow_special else self._plain
+        with _package_errors("text: expected one that the tokenizer can read"):
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
         return [*self.bos_ids, *ids, *self.eos_ids] if add_special_tokens else ids
 
     def encode_bytes(self, data: bytes, *, allow_special: bool = False) -> list[int]:
@@ -118,9 +123,13 @@ class Tokenizer:
         stream = self.stream(skip_special_tokens=skip_special_tokens)
         return b"".join(stream.next_bytes(token_id) for token_id in ids)
 
-    def stream(self, *, skip_special_tokens: bool = True) -> TokenStream:
-        """A decoder that is given one id at a time."""
-        return TokenStream(self, skip_special_tokens)
+    def stream(self, *, skip_special_tokens: bool = True, replace_unknown: bool = False) -> TokenStream:
+        """A decoder that is given one id at a time.
+
+        An id without a token raises ValueError or, with `replace_unknown`, is U+FFFD: models have ids beyond
+        those of their tokenizer where the vocabulary was padded.
+        """
+        return TokenStream(self, skip_special_tokens, replace_unknown)
 
     def pretokenize(self, text: str) -> list[str]:
         """The pieces of the normalised text within which merges happen."""
@@ -193,19 +202,14 @@ class Tokenizer:
     def _one(token_id: int | None) -> list[int]:
         return [] if token_id is None else [token_id]
 
-    def _token_bytes(self, token_id: int) -> bytes:
+    def _token_bytes(self, token_id: int) -> bytes | None:
+        """None where the tokenizer has no such id."""
         added = self._added.get(token_id)
-        text = (
-            added.content
-            if added is not None
-            else self._parsing.id_to_token(token_id)
-            if token_id >= 0
-            else None
-        )
-        if text is None:
-            raise ValueError(f"[Tokenizer] ids: expected ids below {self.n_vocab}, got {token_id}")
         if added is not None:
-            return text.encode("utf-8")
+            return bytes(added.content.encode("utf-8"))
+        text = self._parsing.id_to_token(token_id) if 0 <= token_id < _MAX_IDS else None
+        if text is None:
+            return None
         if self._is_byte_level:
             known = all(char in CHAR_TO_BYTE for char in text)
             return bytes(CHAR_TO_BYTE[char] for char in text) if known else text.encode("utf-8")
@@ -217,9 +221,10 @@ class Tokenizer:
 class TokenStream:
     """Decodes ids one at a time: `next` returns the text that has become certain, `finish` what is left."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool, replace_unknown: bool) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
+        self._replace_unknown = replace_unknown
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._at_start = tokenizer._strips_first_space
 
@@ -229,6 +234,10 @@ class TokenStream:
         if self._skip and added is not None and added.special:
             return b""
         data = tokenizer._token_bytes(token_id)
+        if data is None:
+            if not self._replace_unknown:
+                raise ValueError(f"[Tokenizer] ids: expected ids below {tokenizer.n_vocab}, got {token_id}")
+            data = _REPLACEMENT
         if self._at_start:
             self._at_start = False
             return data.removeprefix(b" ")
@@ -243,11 +252,46 @@ class TokenStream:
         return self._decoder.decode(b"", final=True)
 
 
-def _load(definition: str) -> tokenizers.Tokenizer:
+@contextmanager
+def _package_errors(expected: str) -> Iterator[None]:
+    """The package raises plain Exception, and a BaseException where its Rust code panics."""
     try:
-        tokenizer = tokenizers.Tokenizer.from_str(definition)
-    except Exception as error:  # the package raises plain Exception
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"[Tokenizer] {expected}, got: {reason}") from None
+
+
+def _parse(definition: str) -> dict[str, Any]:
+    try:
+        parts = json.loads(definition)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"[Tokenizer] tokenizer.json: expected a tokenizer, got: {error}") from None
+    if not isinstance(parts, dict):
+        raise ValueError(f"[Tokenizer] tokenizer.json: expected a tokenizer, got: {type(parts).__name__}")
+    # Belongs to SentencePiece; one that is malformed makes the package panic, with words of its own on
+    # stderr.
+    if "Precompiled" in _types(parts.get("normalizer")):
+        raise ValueError("[Tokenizer] normalizer: expected none of the type Precompiled, got one")
+    return parts
+
+
+def _types(part: Any) -> set[str]:
+    """The types of a part of tokenizer.json that is not checked yet, and of all within it."""
+    found, waiting = set(), [part]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            found.add(str(item.get("type")))
+        waiting += item.values() if isinstance(item, dict) else item if isinstance(item, list) else []
+    return found
+
+
+def _load(definition: str) -> tokenizers.Tokenizer:
+    with _package_errors("tokenizer.json: expected a tokenizer"):
+        tokenizer = tokenizers.Tokenizer.from_str(definition)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -269,6 +313,9 @@ def _check_model(model: dict[str, Any]) -> None:
     for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
             raise ValueError(f"[Tokenizer] model.{key}: expected none, got {model[key]!r}")
+    unknown = model.get("unk_token")
+    if unknown is not None and unknown not in model["vocab"]:
+        raise ValueError(f"[Tokenizer] model.unk_token: expected a token of the vocabulary, got {unknown!r}")
 
 
 def _around(post_processors: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
@@ -281,8 +328,13 @@ def _around(post_processors: list[dict[str, Any]]) -> tuple[list[int], list[int]
             for part in step["single"]:
                 if "Sequence" in part:
                     side = after
-                else:
-                    side += step["special_tokens"][part["SpecialToken"]["id"]]["ids"]
+                    continue
+                name = part["SpecialToken"]["id"]
+                if name not in step["special_tokens"]:
+                    raise ValueError(
+                        f"[Tokenizer] post_processor: expected {name!r} among its special_tokens, got none"
+                    )
+                side += step["special_tokens"][name]["ids"]
     return before, after
 
 
