@@ -5,6 +5,7 @@ ISOBIT_PROFILE."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -56,12 +57,23 @@ def test_profiling_is_off_unless_asked_for(capsys, directory):
 
 def test_lengths_can_be_chosen(capsys, directory):
     assert (
-        main(["bench", str(directory), "--json", "--prompts", "3", "9", "256", "--depths", "5", "225"]) == 0
+        main(["bench", str(directory), "--json", "--prompts", "3", "255", "256", "--depths", "224", "225"])
+        == 0
     )
     rows = [(r["work"], r["length"]) for r in json.loads(capsys.readouterr().out)["rows"]]
-    assert rows == [("prefill", 3), ("prefill", 9), ("decode", 5)]
+    assert rows == [("prefill", 3), ("prefill", 255), ("decode", 224)]
     assert main(["bench", str(directory), "--prompts", "0"]) == 2
     assert "[bench] length: expected at least 1, got 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("positions", [16, 128, 512])
+def test_a_model_with_exactly_the_positions_of_a_prompt(capsys, directory, tmp_path, positions):
+    short = shutil.copytree(directory, tmp_path / "short")
+    config = json.loads((short / "config.json").read_text()) | {"max_position_embeddings": positions}
+    (short / "config.json").write_text(json.dumps(config))
+    assert main(["bench", str(short), "--json", "--depths", str(positions)]) == 0
+    rows = [(r["work"], r["length"]) for r in json.loads(capsys.readouterr().out)["rows"]]
+    assert rows == [("prefill", n) for n in (16, 128) if n < positions]
 
 
 def generated(directory, **environment):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -269,3 +270,13 @@ def test_info_of_a_mamba_shows_its_state(capfd, tmp_path, kind, d_inner, states)
     size = 2 * 4 * (d_inner * states + conv * 4)
     assert f"state       {size / 1024:,.1f} KiB a sequence\n" in out
     assert "cache" not in out and "head_dim                0" not in out
+
+
+@pytest.mark.parametrize("arguments", [["x", "1"], ["2", "one"], ["2", "-1"], ["-5", "1"], ["2", "9" * 30]])
+def test_the_python_example_refuses_in_one_line(directory, arguments):
+    example = Path(__file__).parents[2] / "examples" / "python" / "generate.py"
+    run = subprocess.run(
+        [sys.executable, example, directory, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
+    assert run.stderr.startswith("generate.py: ")

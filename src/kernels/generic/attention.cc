@@ -49,27 +49,39 @@ static inline void score_tile(const float* q, int64_t head_dim, const float* key
   f32x16 first_block[ROWS][VECS];
   for (int64_t begin = 0;; begin += kBlock) {
     const int64_t end = begin + kBlock < head_dim ? begin + kBlock : head_dim;
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) acc[r][v] = zero();
     for (int64_t d = begin; d < end; ++d) {
       f32x16 key[VECS];
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) key[v] = load(keys + (v * head_dim + d) * kKeyPanel);
       if constexpr (ROWS <= 4)
+#pragma GCC unroll 16
         for (int v = 0; v < VECS; ++v) prefetch(keys + ((v + VECS) * head_dim + d) * kKeyPanel);
+#pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r) {
         const f32x16 x = broadcast(q[r * head_dim + d]);
+#pragma GCC unroll 16
         for (int v = 0; v < VECS; ++v) acc[r][v] = fma(x, key[v], acc[r][v]);
       }
     }
     // head_dim <= 512 (checked by the block): at most two 256-blocks, whose tree is one addition.
     if (begin > 0)
+#pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
         for (int v = 0; v < VECS; ++v) acc[r][v] = first_block[r][v] + acc[r][v];
     if (end == head_dim) break;
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) first_block[r][v] = acc[r][v];
   }
+#pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
     for (int v = 0; v < VECS; ++v)
       store(s + r * kScoreStride + 16 * v, (acc[r][v] + zero()) * broadcast(scale));
 }
@@ -138,19 +150,27 @@ static inline float finish_scores(float* s, int64_t n, int32_t low, int32_t high
 template <int ROWS, int VECS>
 static inline void value_tile(const float* e, const float* v, int64_t v_stride, int64_t n, float* num) {
   f32x16 acc[ROWS][VECS];
+#pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
     for (int c = 0; c < VECS; ++c) acc[r][c] = zero();
   for (int64_t j = 0; j < n; ++j) {
     f32x16 x[VECS];
+#pragma GCC unroll 16
     for (int c = 0; c < VECS; ++c) x[c] = load(v + j * v_stride + 16 * c);
     if constexpr (ROWS <= 4)
+#pragma GCC unroll 16
       for (int c = 0; c < VECS; ++c) prefetch(v + (j + 24) * v_stride + 16 * c);
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r) {
       const f32x16 w = broadcast(e[r * kScoreStride + j]);
+#pragma GCC unroll 16
       for (int c = 0; c < VECS; ++c) acc[r][c] = fma(w, x[c], acc[r][c]);
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
     for (int c = 0; c < VECS; ++c) store(num + r * v_stride + 16 * c, acc[r][c]);
 }
 

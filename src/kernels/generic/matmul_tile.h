@@ -46,7 +46,8 @@ struct Int8Panels {
   }
 };
 
-// One register tile: ROWS rows of a with VECS times 16 columns.
+// One register tile: ROWS rows of a with VECS times 16 columns. Loops over its registers are unrolled by
+// order: GCC otherwise keeps them in memory where a value is four registers (NEON).
 template <int ROWS, int VECS, class Columns>
 static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, int64_t k, const float* bias,
                                float* c, int64_t ldc, int64_t cols) {
@@ -55,22 +56,29 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
   int depth = 0;
   int64_t block = 0;
   // The lines of c arrive while the chains run.
+#pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
     for (int v = 0; v < VECS; ++v) prefetch(c + r * ldc + 16 * v);
   for (int64_t begin = 0;; begin += kBlock, ++block) {
     const int64_t end = begin + kBlock < k ? begin + kBlock : k;
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) acc[r][v] = zero();
     for (int64_t i = begin; i < end; ++i) {
       f32x16 w[VECS];
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) {
         w[v] = b[v].at(i);
         constexpr bool kOneLine = kPanel * sizeof(*b[v].p) <= 64;  // both halves of a panel's row in one line
         if (!kOneLine || v % 2 == 0)
           prefetch(reinterpret_cast<const char*>(b[v].p + i * kPanel) + kPrefetchBytes);
       }
+#pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r) {
         const f32x16 x = broadcast(a[r * lda + i]);
+#pragma GCC unroll 16
         for (int v = 0; v < VECS; ++v) acc[r][v] = fma(x, w[v], acc[r][v]);
       }
     }
@@ -79,19 +87,25 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
     const bool last = end == k;
     for (int64_t bit = block; depth > 0 && (last || (bit & 1)); bit >>= 1) {
       --depth;
+#pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
         for (int v = 0; v < VECS; ++v) acc[r][v] = partials[depth][r][v] + acc[r][v];
     }
     if (last) break;
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) partials[depth][r][v] = acc[r][v];
     ++depth;
   }
+#pragma GCC unroll 16
   for (int v = 0; v < VECS; ++v) {
     const int64_t left = cols - 16 * v;
     const int n = left < 16 ? static_cast<int>(left) : 16;
     if (n <= 0) break;
     const f32x16 shift = bias ? load_n(bias + 16 * v, n) : zero();
+#pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r) {
       f32x16 y = acc[r][v] + zero();
       if (bias) y = y + shift;
