@@ -8,7 +8,7 @@ from support.blocks import case
 from support.checkpoints import make_config, random_weights, stored_inv_freq, write_checkpoint
 
 import isobit
-from isobit.models import CausalLM, plan_for
+from isobit.models import CausalLM, UnsupportedModel, plan_for
 
 LLAMA3 = {
     "factor": 8.0,
@@ -28,12 +28,14 @@ def test_rope_type_and_type_are_one_key():
     """OpenNMT/CTranslate2 1745: Llama 3.1 ran unscaled, for it says rope_type where older files say type."""
     new = make_config("llama", 4, LLAMA3 | {"rope_type": "llama3"})
     old = make_config("llama", 4, LLAMA3 | {"type": "llama3"})
-    both = make_config("llama", 4, LLAMA3 | {"type": "linear", "rope_type": "llama3"})
+    both = make_config("llama", 4, LLAMA3 | {"type": "llama3", "rope_type": "llama3"})
     scaled = np.asarray(model_of(new).forward(IDS))
     assert same(model_of(old).forward(IDS), scaled)
     assert same(model_of(both).forward(IDS), scaled)
     assert not same(model_of(make_config("llama", 4)).forward(IDS), scaled)
     assert plan_for(both).block_kwargs["rope_scaling"]["rope_type"] == "llama3"
+    with pytest.raises(UnsupportedModel, match="what rope_type says"):
+        plan_for(make_config("llama", 4, LLAMA3 | {"type": "linear", "rope_type": "llama3"}))
 
 
 @pytest.mark.parametrize("name", ["su", "yarn"])
