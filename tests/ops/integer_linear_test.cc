@@ -31,12 +31,13 @@ class IntegerLinear : public ::testing::TestWithParam<NumericProfile> {};
 TEST_P(IntegerLinear, EqualsTheReferenceKernel) {
   Random random(1);
   const FpEnv environment;
-  for (const auto& [rows, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 700, 300},
-                                   {5, 70, 1000},
-                                   {17, 129, 33},
-                                   {200, 100, 513},
-                                   {1, 1, 1},
-                                   {3, 33, 31}}) {
+  for (const auto& shape : {std::tuple<int64_t, int64_t, int64_t>{1, 700, 300},
+                            {5, 70, 1000},
+                            {17, 129, 33},
+                            {200, 100, 513},
+                            {1, 1, 1},
+                            {3, 33, 31}}) {
+    const int64_t rows = std::get<0>(shape), n = std::get<1>(shape), k = std::get<2>(shape);
     const int64_t ldx = k + 2, ldy = n + 3;
     const std::vector<float> x = random.units(rows * ldx), w = random.units(n * k), bias = random.units(n);
     const PackedMatrix packed = pack(w, n, k, GetParam());
