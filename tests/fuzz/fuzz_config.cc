@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const isobit::TransformerOptions& layer = plan.layers.at(static_cast<size_t>(i));
       check(plan.n_kv_heads > 0 && plan.n_heads % plan.n_kv_heads == 0);
       check(layer.head_dim == plan.head_dim && *layer.head_dim % 2 == 0);
-      check(*layer.rope_dim > 0 && *layer.rope_dim % 2 == 0 && layer.rope_dim <= layer.head_dim);
+      check(*layer.rope_dim >= 0 && *layer.rope_dim % 2 == 0 && layer.rope_dim <= layer.head_dim);
       check(layer.window >= 0 && layer.max_positions > 0);
       check(static_cast<float>(layer.norm_eps) > 0 && static_cast<float>(layer.rope_theta) > 0);
     }
