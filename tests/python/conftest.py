@@ -36,3 +36,13 @@ def demo_model():
     if not (folder / "config.json").exists():
         pytest.skip(f"no model in {folder} (`make demo` makes one)")
     return folder
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory):
+    """A small llama as a GGUF file, with its tokenizer."""
+    pytest.importorskip("gguf")
+    builder = pytest.importorskip("gguf_builder")
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    path.write_bytes(builder.build(*builder.model("llama", positions=256)))
+    return path

@@ -15,8 +15,6 @@ import pytest
 
 pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
-from gguf_builder import build, model
-
 import isobit
 from isobit.cli import main
 from isobit.cli.common import ProgressBar, digest, stop_ids
@@ -24,13 +22,6 @@ from isobit.cli.streaming import answer
 from isobit.gguf import convert
 from isobit.models import CausalLM
 from isobit.text import Tokenizer
-
-
-@pytest.fixture(scope="module")
-def gguf_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    path.write_bytes(build(*model("llama", positions=256)))
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -15,21 +15,12 @@ import pytest
 
 pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
-from gguf_builder import build, model
-
 import isobit.cli
 from isobit.cli import common, main
 from isobit.cli.streaming import answer
 from isobit.gguf import convert
 from isobit.models import CausalLM
 from isobit.text import Tokenizer
-
-
-@pytest.fixture(scope="module")
-def gguf_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    path.write_bytes(build(*model("llama", positions=256)))
-    return path
 
 
 @pytest.fixture(scope="module")
