@@ -172,8 +172,8 @@ class CausalLM(Computes, _core.CausalLM):
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> CausalLM:
-        """Loads a checkpoint directory: config.json and safetensors, or a pytorch_model.bin alone (only its
-        tensors are read; what a pickle could call is refused).
+        """Loads a checkpoint directory: config.json and safetensors, or without those a pytorch_model.bin or
+        its index and shards (only tensors are read; what a pickle could call is refused).
 
         weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and

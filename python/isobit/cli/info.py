@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from isobit import _torch_file
 from isobit.cli import common
 from isobit.models import CausalLM, Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
 
@@ -43,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 def describe(
     directory: str | Path, weight_format: str = "float32", embed_format: str = "float32"
 ) -> dict[str, Any]:
-    """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
+    """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can.
+
+    Of weights that are pickled, `not_described`, only loading says whether they fit.
+    """
     config = HFConfig.from_json(directory)
     facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
     plan = None
@@ -52,6 +56,8 @@ def describe(
         facts |= _plan_facts(plan)
     except UnsupportedModel as error:
         facts["problems"].append(str(error))
+    if (pickled := _torch_file.find(Path(directory))) is not None:
+        return facts | {"not_described": pickled.name}
     try:
         checkpoint = Checkpoint.open(directory)
     except FileNotFoundError as error:
@@ -167,5 +173,6 @@ def _as_text(facts: dict[str, Any]) -> str:
     if facts.get("not_read"):
         lines.append(f"not read    {', '.join(facts['not_read'][:5])}")
     lines += [f"problem     {problem}" for problem in facts["problems"]]
-    lines.append("can be run" if not facts["problems"] else "cannot be run")
+    fits = f" if {facts['not_described']} fits" if "not_described" in facts else ""
+    lines.append("cannot be run" if facts["problems"] else f"can be run{fits}")
     return "\n".join(map(common.visible, lines))  # names and types are the file's own
