@@ -19,12 +19,6 @@ def block():
     return TransformerBlock(c.weights(), **c.options)
 
 
-@pytest.fixture(scope="module")
-def model():
-    config = make_config("llama")
-    return CausalLM(plan_for(config), random_weights(config))
-
-
 def test_names_that_are_no_text():
     c = case()
     with refuses(ValueError, "[TransformerBlock] weight name", "'\\ud800'"):
