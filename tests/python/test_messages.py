@@ -89,6 +89,19 @@ def test_broadcast_batches_are_measured_before_they_are_copied(block, model):
             call(ids)
 
 
+def test_other_broadcast_arrays_are_measured_before_they_are_copied():
+    whole = np.broadcast_to(np.float32(0), (ROWS, 24))
+    state = make("1").allocate_state(2)
+    for name in ("conv_window", "h"):
+        huge = np.broadcast_to(np.float32(0), (ROWS, *getattr(state, name).shape[1:]))
+        with refuses(ValueError, f"[Mamba1State] {name}", "shape", str(ROWS)):
+            setattr(state, name, huge)
+    with refuses(ValueError, "[linalg.matmul] b", "extent that is summed"):
+        linalg.matmul(whole, np.ones((2, 3), np.float32))
+    with refuses(MemoryError, "fits into memory"):
+        linalg.matmul(whole, np.ones((24, 3), np.float32))
+
+
 def test_broadcast_lengths_are_measured_before_they_are_copied(block, model):
     lengths = np.broadcast_to(np.int64(1), (ROWS,))
     for thing, x in ((block, case().input(2, 3)), (make("1"), draw((2, 3, 24))), (model, [[1, 2], [3, 4]])):
