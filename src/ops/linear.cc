@@ -33,17 +33,22 @@ void product(const kernels::KernelTable& table, const float* x, int64_t ldx, int
 
 }  // namespace
 
-// Units of about a quarter megabyte of weights by 96 rows: small enough to balance, large enough to reuse
-// both. Pairs of panels, which a decode step reads together.
+// Columns of a unit: about a quarter megabyte of weights, and enough units to keep all threads busy to the
+// end. Pairs of panels where a step of decoding reads them together, or int8 keeps them so.
+static int64_t unit_columns(int64_t rows, const PackedMatrix& w) {
+  constexpr int64_t kFloats = int64_t{1} << 16, kUnits = 16;
+  const int64_t panels = std::min(kFloats / std::max<int64_t>(1, w.k * kPanel), w.n / (kUnits * kPanel));
+  const int64_t least = rows <= 2 || w.format == WeightFormat::kInt8 ? 2 : 1;
+  return std::max(least, panels / least * least) * kPanel;
+}
+
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy) {
   const StageTimer timer("linear", w.n, w.k,
                          2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));
   constexpr int64_t kRows = 96;
-  constexpr int64_t kUnitFloats = int64_t{1} << 16;
   const kernels::KernelTable& table = kernels::active_table();
-  const int64_t pairs = std::max<int64_t>(1, kUnitFloats / std::max<int64_t>(1, 2 * w.k * kPanel));
-  const int64_t step = 2 * pairs * kPanel;
+  const int64_t step = unit_columns(rows, w);
   const int64_t row_units = (rows + kRows - 1) / kRows;
   const int64_t col_units = (w.n + step - 1) / step;
   thread_local IntegerRows own_rows;
