@@ -46,7 +46,7 @@ const Peak& peak() {
   static const Peak most = [] {
     const std::string isa = active_isa();
     set_num_threads(1);
-    return Peak{fma_peak(isa == "avx512" ? 64 : isa == "avx2" ? 32 : 16), measure().read_gb_per_s};
+    return Peak{fma_peak(isa.starts_with("avx512") ? 64 : isa == "avx2" ? 32 : 16), measure().read_gb_per_s};
   }();
   return most;
 }
