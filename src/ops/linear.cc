@@ -42,6 +42,22 @@ static int64_t unit_columns(int64_t rows, const PackedMatrix& w) {
   return std::max(least, panels / least * least) * kPanel;
 }
 
+// Rows that begin a multiple of a page apart compete for the same few lines of the first-level cache, so many
+// of them are copied to rows that do not. Returns the leading dimension of those that x then points to.
+static int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
+  constexpr int64_t kPage = 1024, kLine = 16, kRows = 16;  // floats, rows of one unit
+  if (ldx % kPage != 0 || rows <= 4) return ldx;
+  thread_local AlignedBuffer buffer;
+  const int64_t ld = k + kLine;
+  float* to = buffer.at_least(rows * ld);
+  cpu::parallel_for((rows + kRows - 1) / kRows, [&](int64_t unit) {
+    for (int64_t r = unit * kRows; r < std::min(rows, (unit + 1) * kRows); ++r)
+      std::copy_n(x + r * ldx, k, to + r * ld);
+  });
+  x = to;
+  return ld;
+}
+
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy) {
   const StageTimer timer("linear", w.n, w.k,
@@ -53,7 +69,10 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
   const int64_t col_units = (w.n + step - 1) / step;
   thread_local IntegerRows own_rows;
   IntegerRows& quantized = own_rows;  // of the calling thread, for all of the pool
-  if (w.is_integer()) quantized.quantize(table, x, ldx, rows, w);
+  if (w.is_integer())
+    quantized.quantize(table, x, ldx, rows, w);
+  else
+    ldx = spread_rows(x, ldx, rows, w.k);
   std::atomic<bool> finite{true};
   cpu::parallel_for(row_units * col_units, [&](int64_t unit) {
     const int64_t row = unit / col_units * kRows, col = unit % col_units * step;

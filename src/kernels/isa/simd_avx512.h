@@ -25,7 +25,7 @@ constexpr const char* kIsaName = "avx512vnni";
 #else
 constexpr const char* kIsaName = "avx512";
 #endif
-constexpr int kTileRows = 12;
+constexpr int kTileRows = 10;
 constexpr int kTileVecs = 2;
 constexpr int kInt15Rows = 4;
 constexpr int kInt8Rows = 4;
