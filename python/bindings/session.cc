@@ -38,6 +38,11 @@ class Session {
     match("window", options.window, core_->impl->window());
     match("n_kv_heads", options.n_kv_heads.value_or(options.n_heads), core_->impl->n_kv_heads());
     match("head_dim", options.head_dim.value_or(core_->impl->head_dim()), core_->impl->head_dim());
+    if (core_->impl->cached_tokens() > 0 && core_->impl->numeric_profile() != options.numeric_profile)
+      throw ValueError(
+          message(kOp, "state",
+                  std::string("numeric_profile ") + to_string(options.numeric_profile) + " as the block has",
+                  to_string(core_->impl->numeric_profile())));
     if (core_->has_session)
       throw ValueError(message(kOp, "state", "a state without an open session", "one with"));
     state_object_ = nb::borrow(state_object);

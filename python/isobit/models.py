@@ -157,6 +157,7 @@ class CausalLM(_core.CausalLM):
         named = lowbit.materialize(named)
         _core.CausalLM.__init__(self, plan, named, max_positions, progress, *kept)
         self.config = None
+        _modes.warn_if_slow("CausalLM", self.numeric_profile)
 
     @classmethod
     def load(
@@ -178,7 +179,8 @@ class CausalLM(_core.CausalLM):
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
         head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
         numeric_profile: the arithmetic of projections, head and scores, one of isobit.numeric_profiles();
-        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices.
+        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices;
+        where the instruction set in use makes it slow, that is a NumericProfileSpeedWarning, once a process.
         max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
         called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
@@ -192,6 +194,7 @@ class CausalLM(_core.CausalLM):
             plan = plan_for(HFConfig.from_json(path))
             _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *kept)
         model.config = HFConfig.from_json(path)
+        _modes.warn_if_slow("CausalLM", model.numeric_profile)
         return model
 
     def _choose(
