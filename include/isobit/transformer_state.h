@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "isobit/numeric_profile.h"
@@ -55,6 +56,9 @@ class TransformerState {
 
   std::shared_ptr<std::vector<float>> k_cache();
   std::shared_ptr<std::vector<float>> v_cache();
+  /// Copies; ValueError for a wrong size or non-finite values in the used part, and nothing has changed.
+  void set_k_cache(std::span<const float> values);
+  void set_v_cache(std::span<const float> values);
   /// [batch, kv head, min(cached_tokens, capacity), head_dim], chronological.
   std::vector<float> keys();
   std::vector<float> values();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "instance.h"
 #include "isobit/tensor.h"
 
 namespace isobit::python {
@@ -75,3 +76,7 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape, int64
 std::string shape_text(const std::vector<int64_t>& shape);
 
 }  // namespace isobit::python
+
+template <>
+struct nanobind::detail::type_caster<isobit::python::Array>
+    : isobit::python::InstanceCaster<isobit::python::Array> {};

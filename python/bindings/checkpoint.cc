@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "ids.h"
 #include "input.h"
+#include "instance.h"
 #include "isobit/error.h"
 #include "isobit/safetensors.h"
 
@@ -21,7 +22,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace isobit::python {
-namespace {
 
 /// A SafetensorsFile or Checkpoint that can be closed.
 template <class Source>
@@ -34,6 +34,18 @@ struct Closable {
     return *source;
   }
 };
+
+}  // namespace isobit::python
+
+template <class Source>
+struct nanobind::detail::type_caster<isobit::python::Closable<Source>>
+    : isobit::python::InstanceCaster<isobit::python::Closable<Source>> {};
+template <>
+struct nanobind::detail::type_caster<isobit::TensorInfo>
+    : isobit::python::InstanceCaster<isobit::TensorInfo> {};
+
+namespace isobit::python {
+namespace {
 
 Array read(const TensorView& view, const std::string& name, const std::string& bf16, const char* op) {
   if (bf16 != "widen" && bf16 != "bits")

@@ -63,35 +63,39 @@ std::vector<int64_t> widened(const StridedView& view, const std::string& op, con
 
 }  // namespace
 
-Ids read_ids(nb::handle object, const std::string& op, const std::string& argument, size_t min_axes,
-             size_t max_axes, int64_t longest) {
-  // Before anything is copied: a broadcast array can say that it is larger than all memory.
-  const auto check_axes = [&](const std::vector<int64_t>& shape) {
-    if (shape.size() < min_axes || shape.size() > max_axes) {
-      const std::string axes = min_axes == max_axes
-                                   ? std::to_string(min_axes)
-                                   : std::to_string(min_axes) + " or " + std::to_string(max_axes);
-      throw ValueError(
-          message(op, argument, axes + (max_axes == 1 ? " axis" : " axes"), "shape " + shape_text(shape)));
-    }
-    if (shape.size() == 2 && shape[1] > longest)
-      throw ValueError(message(op, argument,
-                               "at most " + std::to_string(longest) + " positions (max_positions)",
-                               "shape " + shape_text(shape)));
-  };
-  Ids ids;
+Ids::Ids(nb::handle object, const std::string& op, const std::string& argument, size_t min_axes,
+         size_t max_axes)
+    : op_(op), argument_(argument) {
   if (is_list_or_tuple(object)) {
     NestedList list = read_nested(object, max_axes, op, argument);
-    ids.shape = std::move(list.shape);
-    check_axes(ids.shape);
-    for (const nb::object& item : list.items) ids.values.push_back(read_int(item, op, argument));
+    shape_ = std::move(list.shape);
+    items_ = std::move(list.items);
   } else {
-    StridedView view = require_array(object, op, argument);
-    ids.shape = view.shape;
-    check_axes(ids.shape);
-    ids.values = widened(made_contiguous(std::move(view)), op, argument);
+    view_ = require_array(object, op, argument);
+    shape_ = view_->shape;
   }
-  return ids;
+  if (shape_.size() >= min_axes && shape_.size() <= max_axes) return;
+  const std::string axes = min_axes == max_axes
+                               ? std::to_string(min_axes)
+                               : std::to_string(min_axes) + " or " + std::to_string(max_axes);
+  throw ValueError(
+      message(op, argument, axes + (max_axes == 1 ? " axis" : " axes"), "shape " + shape_text(shape_)));
+}
+
+std::vector<int64_t> Ids::values() const {
+  if (view_) return widened(made_contiguous(*view_), op_, argument_);
+  std::vector<int64_t> values;
+  for (const nb::object& item : items_) values.push_back(read_int(item, op_, argument_));
+  return values;
+}
+
+std::vector<int64_t> read_lengths(nb::handle object, const std::string& op, int64_t rows) {
+  if (object.is_none()) return {};
+  const Ids lengths(object, op, "lengths", 1, 1);
+  if (lengths.shape()[0] != rows)
+    throw ValueError(
+        message(op, "lengths", std::to_string(rows) + " entries", std::to_string(lengths.shape()[0])));
+  return lengths.values();
 }
 
 int64_t read_int(nb::handle object, const std::string& op, const std::string& argument) {

@@ -5,24 +5,35 @@
 #include <nanobind/nanobind.h>
 
 #include <filesystem>
-#include <limits>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "array.h"
+
 namespace isobit::python {
 
-/// Integers widened to int64. `shape` has as many axes as the argument.
-struct Ids {
-  std::vector<int64_t> values;
-  std::vector<int64_t> shape;
+/// An argument of integers, measured before it is read: a broadcast array can say that it is larger than all
+/// memory. An array of any integer type, or nested lists and tuples.
+class Ids {
+ public:
+  /// ValueError for ragged lists or a number of axes outside [min_axes, max_axes].
+  Ids(nanobind::handle object, const std::string& op, const std::string& argument, size_t min_axes,
+      size_t max_axes);
+
+  const std::vector<int64_t>& shape() const { return shape_; }
+  /// Widened to int64. TypeError for bool and float, ValueError for values beyond int64.
+  std::vector<int64_t> values() const;
+
+ private:
+  std::string op_, argument_;
+  std::vector<int64_t> shape_;
+  std::vector<nanobind::object> items_;  // of lists
+  std::optional<StridedView> view_;      // of an array
 };
 
-/// From an array of any integer type or nested lists and tuples. TypeError for bool and float, ValueError for
-/// ragged lists, values beyond int64, a number of axes outside [min_axes, max_axes], or rows (of two axes)
-/// longer than `longest`.
-Ids read_ids(nanobind::handle object, const std::string& op, const std::string& argument, size_t min_axes,
-             size_t max_axes, int64_t longest = std::numeric_limits<int64_t>::max());
+/// Nothing for None, else one integer for each of `rows` rows.
+std::vector<int64_t> read_lengths(nanobind::handle object, const std::string& op, int64_t rows);
 
 /// One Python integer (not bool).
 int64_t read_int(nanobind::handle object, const std::string& op, const std::string& argument);

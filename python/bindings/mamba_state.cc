@@ -7,6 +7,7 @@
 #include "array.h"
 #include "errors.h"
 #include "input.h"
+#include "instance.h"
 #include "isobit/error.h"
 #include "mamba.h"
 #include "state.h"
@@ -15,10 +16,18 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace isobit::python {
-namespace {
 
 template <int Version>
 struct StateOf : MambaStateObject {};
+
+}  // namespace isobit::python
+
+template <int Version>
+struct nanobind::detail::type_caster<isobit::python::StateOf<Version>>
+    : isobit::python::InstanceCaster<isobit::python::StateOf<Version>> {};
+
+namespace isobit::python {
+namespace {
 
 std::string op_of(int version) { return "Mamba" + std::to_string(version) + "State"; }
 std::string op_of(const MambaCore& core) { return op_of(core.impl->shape().version); }
@@ -38,7 +47,6 @@ template <size_t N>
 std::shared_ptr<MambaCore> make_core(const MambaShape& shape, int64_t batch, const char* const (&names)[N],
                                      const StridedView (&views)[N]) {
   auto core = std::make_shared<MambaCore>();
-  core->in_use = std::make_shared<bool>(false);
   core->impl = std::make_shared<isobit::MambaState>(shape, batch);
   for (size_t i = 0; i < N; ++i) {
     const std::vector<int64_t> wanted = core->impl->buffer_shape(names[i]);
@@ -93,7 +101,7 @@ Array get(const MambaStateObject& self, const std::string& name) {
   MambaCore& core = *self.core;
   InUse use(core.in_use, op_of(core));
   const auto buffer = core.impl->buffer(name);
-  core.held.push_back(buffer);
+  core.hold(buffer);
   StridedView view;
   view.shape = core.impl->buffer_shape(name);
   view.strides = contiguous_strides(view.shape, sizeof(float), false);
@@ -115,7 +123,6 @@ void set(const MambaStateObject& self, const std::string& name, nb::handle objec
 MambaCore copy_core(const MambaCore& source) {
   InUse use(source.in_use, op_of(source));
   MambaCore copy;
-  copy.in_use = std::make_shared<bool>(false);
   copy.impl = std::make_shared<isobit::MambaState>(source.impl->copy());
   return copy;
 }
@@ -123,7 +130,7 @@ MambaCore copy_core(const MambaCore& source) {
 template <int Version, typename... Names>
 void bind_version(nb::module_& m, const char* doc, const Names*... names) {
   using Object = StateOf<Version>;
-  nb::class_<Object, MambaStateObject> cls(m, op_of(Version).c_str(), doc);
+  nb::class_<Object, MambaStateObject> cls(m, op_of(Version).c_str(), nb::type_slots(kNamesReadOnly), doc);
   if constexpr (Version == 3) {
     cls.def(
         "__init__",
@@ -140,6 +147,7 @@ void bind_version(nb::module_& m, const char* doc, const Names*... names) {
           if (given->impl->shape() != self.core->impl->shape() ||
               given->impl->batch_size() != self.core->impl->batch_size())
             throw ValueError(message(op_of(3), "theta, h, k, v", "the shapes of this state", "others"));
+          InUse use(self.core->in_use, op_of(3));
           for (const std::string& name : given->impl->buffer_names())
             self.core->impl->set_buffer(name, *given->impl->buffer(name));
         },
@@ -193,15 +201,9 @@ nb::object wrap_mamba_state(std::shared_ptr<MambaCore> core) {
   }
 }
 
-std::shared_ptr<MambaCore> read_mamba_state(nb::handle object, const std::string& op, bool none_allowed) {
-  if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<MambaStateObject>(object) || !nb::inst_ready(object))
-    throw TypeError(message(op, "state", "a state of a Mamba block", class_name(object)));
-  return nb::cast<const MambaStateObject&>(object).core;
-}
-
 void bind_mamba_state(nb::module_& m) {
-  nb::class_<MambaStateObject> base(m, "MambaState", "What the states of Mamba blocks share.");
+  nb::class_<MambaStateObject> base(m, "MambaState", nb::type_slots(kNamesReadOnly),
+                                    "What the states of Mamba blocks share.");
   base.def_prop_ro("batch_size", [](const MambaStateObject& s) { return s.core->impl->batch_size(); });
   base.def(
       "tokens",

@@ -14,73 +14,91 @@
 #include "errors.h"
 #include "ids.h"
 #include "input.h"
+#include "instance.h"
 #include "isobit/causal_lm.h"
 #include "isobit/error.h"
 #include "mamba.h"
 #include "model_state.h"
+#include "plan.h"
 #include "transformer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace isobit::python {
-namespace {
-
-constexpr const char* kOp = "CausalLM";
 
 struct Model {
   std::shared_ptr<const isobit::CausalLM> impl;
 };
 
-// [B, L] with B, L >= 1.
-Ids read_prompt(const Model& self, nb::handle ids) {
-  Ids read = read_ids(ids, kOp, "ids", 2, 2, self.impl->max_positions());
-  if (read.values.empty())
-    throw ValueError(message(kOp, "ids", "shape (B, L) with B, L >= 1", shape_text(read.shape)));
-  return read;
+}  // namespace isobit::python
+
+template <>
+struct nanobind::detail::type_caster<isobit::python::Model>
+    : isobit::python::InstanceCaster<isobit::python::Model> {};
+
+namespace isobit::python {
+namespace {
+
+constexpr const char* kOp = "CausalLM";
+
+// [B, L] with B, L >= 1, or with `one_token` [B] or [B, 1]. Says whether the rows are the state's, where
+// there is one, before anything is copied.
+Ids measured(const Model& self, nb::handle object, bool one_token, const ModelState* state) {
+  Ids ids(object, kOp, "ids", one_token ? 1 : 2, 2);
+  const std::vector<int64_t>& shape = ids.shape();
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end() ||
+      (one_token && shape.size() == 2 && shape[1] != 1))
+    throw ValueError(message(kOp, "ids",
+                             one_token ? "shape (B,) or (B, 1) with B >= 1" : "shape (B, L) with B, L >= 1",
+                             shape_text(shape)));
+  const int64_t longest = self.impl->max_positions();
+  if (!one_token && shape[1] > longest)
+    throw ValueError(message(kOp, "ids", "at most " + std::to_string(longest) + " positions (max_positions)",
+                             "shape " + shape_text(shape)));
+  if (state != nullptr && state->impl->batch_size() != shape[0])
+    throw ValueError(message(kOp, "state.batch_size", std::to_string(shape[0]),
+                             std::to_string(state->impl->batch_size())));
+  return ids;
 }
 
-void compute(const Model& self, const Ids& ids, int64_t length, ModelState* state, bool last_only,
-             const std::vector<int64_t>& lengths, Array& logits) {
+// Uninitialised, of this shape by the vocabulary. Made before ids are copied: of a batch for which there is
+// no memory, neither the ids need be.
+Array new_logits(const Model& self, const Ids& ids, std::vector<int64_t> shape) {
+  shape.push_back(self.impl->plan().vocab_size);
+  return named_memory(kOp, "ids", "shape " + shape_text(ids.shape()),
+                      [&] { return Array::empty(DType::F32, std::move(shape)); });
+}
+
+Array forward(const Model& self, nb::handle object, nb::handle state, nb::handle lengths, bool last_only) {
   const auto model = self.impl;
-  {
-    nb::gil_scoped_release release;
-    model->forward(ids.values, ids.shape[0], length, reinterpret_cast<float*>(logits.data),
-                   state ? state->impl.get() : nullptr, last_only, lengths);
-  }
-  if (state != nullptr) state->release_buffers();
-}
-
-Array forward(const Model& self, nb::handle ids, nb::handle state, nb::handle lengths, bool last_only) {
   ModelState* carried = read_model_state(state, kOp, true);
   std::optional<InUse> use;
   if (carried != nullptr) use.emplace(carried->in_use, kOp);
-  const Ids prompt = read_prompt(self, ids);
-  const int64_t batch = prompt.shape[0], length = prompt.shape[1], vocab = self.impl->plan().vocab_size;
-  std::vector<int64_t> rows;
-  if (!lengths.is_none()) {
-    rows = read_ids(lengths, kOp, "lengths", 1, 1).values;
-    if (static_cast<int64_t>(rows.size()) != batch)
-      throw ValueError(
-          message(kOp, "lengths", std::to_string(batch) + " entries", std::to_string(rows.size())));
+  const Ids ids = measured(self, object, false, carried);
+  const int64_t batch = ids.shape()[0], length = ids.shape()[1];
+  const std::vector<int64_t> rows = read_lengths(lengths, kOp, batch);
+  Array logits = new_logits(self, ids, last_only ? std::vector{batch} : ids.shape());
+  const std::vector<int64_t> values = ids.values();
+  {
+    nb::gil_scoped_release release;
+    model->forward(values, batch, length, reinterpret_cast<float*>(logits.data),
+                   carried ? carried->impl.get() : nullptr, last_only, rows);
   }
-  Array logits = Array::empty(DType::F32, last_only ? std::vector<int64_t>{batch, vocab}
-                                                    : std::vector<int64_t>{batch, length, vocab});
-  compute(self, prompt, length, carried, last_only, rows, logits);
+  if (carried != nullptr) carried->release_buffers();
   return logits;
 }
 
-Array step(const Model& self, nb::handle ids, nb::handle state) {
+Array step(const Model& self, nb::handle object, nb::handle state) {
+  const auto model = self.impl;
   ModelState* carried = read_model_state(state, kOp, false);
   InUse use(carried->in_use, kOp);
-  const Ids column = read_ids(ids, kOp, "ids", 1, 2, self.impl->max_positions());
-  if (column.values.empty() || (column.shape.size() == 2 && column.shape[1] != 1))
-    throw ValueError(message(kOp, "ids", "shape (B,) or (B, 1) with B >= 1", shape_text(column.shape)));
-  Array logits = Array::empty(DType::F32, {column.shape[0], self.impl->plan().vocab_size});
-  const auto model = self.impl;
+  const Ids ids = measured(self, object, true, carried);
+  Array logits = new_logits(self, ids, {ids.shape()[0]});
+  const std::vector<int64_t> values = ids.values();
   {
     nb::gil_scoped_release release;
-    model->step(column.values, *carried->impl, reinterpret_cast<float*>(logits.data));
+    model->step(values, *carried->impl, reinterpret_cast<float*>(logits.data));
   }
   carried->release_buffers();
   return logits;
@@ -102,15 +120,18 @@ OnToken python_callback(nb::handle on_token, int64_t vocab) {
   };
 }
 
-Array generate(const Model& self, nb::handle ids, nb::handle max_new_tokens, nb::handle on_token) {
-  const Ids prompt = read_prompt(self, ids);
-  const int64_t n = read_int(max_new_tokens, kOp, "max_new_tokens"), batch = prompt.shape[0];
+Array generate(const Model& self, nb::handle object, nb::handle max_new_tokens, nb::handle on_token) {
   const auto model = self.impl;
+  const Ids ids = measured(self, object, false, nullptr);
+  const int64_t batch = ids.shape()[0], length = ids.shape()[1],
+                n = read_int(max_new_tokens, kOp, "max_new_tokens");
+  new_logits(self, ids, {batch});
+  const std::vector<int64_t> prompt = ids.values();
   const OnToken callback = python_callback(on_token, model->plan().vocab_size);
   std::vector<int32_t> tokens;
   {
     nb::gil_scoped_release release;
-    tokens = model->generate(prompt.values, batch, prompt.shape[1], n, callback);
+    tokens = model->generate(prompt, batch, length, n, callback);
   }
   Array result = Array::empty(DType::I32, {batch, static_cast<int64_t>(tokens.size()) / batch});
   std::memcpy(result.data, tokens.data(), static_cast<size_t>(result.nbytes()));
@@ -118,14 +139,10 @@ Array generate(const Model& self, nb::handle ids, nb::handle max_new_tokens, nb:
 }
 
 nb::dict parameters(const Model& self) {
-  nb::dict result;
-  for (const std::string& name : self.impl->parameter_names()) {
-    const std::vector<float> values = self.impl->parameter(name);
-    Array a = Array::empty(DType::F32, self.impl->parameter_shape(name));
-    std::memcpy(a.data, values.data(), static_cast<size_t>(a.nbytes()));
-    result[name.c_str()] = nb::cast(std::move(a));
-  }
-  return result;
+  const isobit::CausalLM& model = *self.impl;
+  return named_arrays(
+      model.parameter_names(), [&](const std::string& name) { return model.parameter_shape(name); },
+      [&](const std::string& name) { return model.parameter(name); });
 }
 
 LoadOptions load_options(nb::handle max_positions, nb::handle progress, const std::string& weight_format,
@@ -160,7 +177,8 @@ Model build(const ModelPlan& plan, nb::handle weights, const LoadOptions& option
 
 void bind_model(nb::module_& m) {
   bind_model_state(m);
-  nb::class_<Model> model(m, "CausalLM", "The compiled half of isobit.models.CausalLM.");
+  nb::class_<Model> model(m, "CausalLM", nb::type_slots(kNamesReadOnly),
+                          "The compiled half of isobit.models.CausalLM.");
   model.def(
       "__init__",
       [](Model* self, nb::handle path, nb::handle max_positions, nb::handle progress,
@@ -249,7 +267,8 @@ void bind_model(nb::module_& m) {
         if (!parts.mixer || parts.attention_beside || parts.shared_block >= 0) return nb::none();
         if (there && plan.is_mamba(i))
           return nb::cast(MambaObject{std::make_shared<const isobit::MambaBlock>(m.impl->mamba_block(i))});
-        return nb::cast(Block{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
+        return nb::cast(
+            TransformerObject{std::make_shared<const isobit::TransformerBlock>(m.impl->block(i))});
       },
       "i"_a, nb::sig("def _block(self, i: int) -> typing.Any"),
       "Layer i, sharing its weights; None for one\nthat no block class describes.");

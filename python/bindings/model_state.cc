@@ -62,10 +62,7 @@ ModelState::ModelState(std::shared_ptr<const isobit::CausalLM> of, int64_t batch
 void ModelState::release_buffers() {
   for (const LayerCores& layer : layers) {
     if (layer.mamba) layer.mamba->held.clear();
-    if (layer.attention) {
-      layer.attention->k_buffer.reset();
-      layer.attention->v_buffer.reset();
-    }
+    if (layer.attention) layer.attention->held.clear();
   }
 }
 
@@ -82,7 +79,7 @@ ModelState* read_model_state(nb::handle object, const std::string& op, bool none
 }
 
 void bind_model_state(nb::module_& m) {
-  nb::class_<ModelState> cls(m, "CausalLMState",
+  nb::class_<ModelState> cls(m, "CausalLMState", nb::type_slots(kNamesReadOnly),
                              "One state a layer, all at the same position. Belongs to the model "
                              "that allocated it; a copy\n"
                              "(copy.copy or copy.deepcopy) continues on its own from where this one is.");

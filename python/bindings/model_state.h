@@ -39,3 +39,7 @@ ModelState* read_model_state(nanobind::handle object, const std::string& op, boo
 void bind_model_state(nanobind::module_& m);
 
 }  // namespace isobit::python
+
+template <>
+struct nanobind::detail::type_caster<isobit::python::ModelState>
+    : isobit::python::InstanceCaster<isobit::python::ModelState> {};

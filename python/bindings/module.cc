@@ -26,9 +26,9 @@ NB_MODULE(_core, m) {
   bind_array(m);
   bind_state(m);
   bind_transformer(m);
-  bind_session(m);
   bind_mamba_state(m);
   bind_mamba(m);
+  bind_session(m);
   bind_plan(m);
   bind_checkpoint(m);
   bind_model(m);

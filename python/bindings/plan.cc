@@ -69,7 +69,10 @@ nb::object mamba_shape(const ModelPlan& plan) {
   d["states"] = shape.states;
   d["conv_channels"] = shape.conv_channels;
   d["conv_width"] = shape.conv_width;
+  d["heads"] = shape.heads;
+  d["head_dim"] = shape.head_dim;
   d["rank"] = shape.rank;
+  d["angles"] = shape.angles;
   return d;
 }
 

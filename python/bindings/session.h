@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// isobit.transformer.TransformerDecodeSession.
+// isobit.transformer.TransformerDecodeSession and the base of isobit.mamba's sessions.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "array.h"
 #include "errors.h"
 #include "ids.h"
 #include "input.h"
+#include "instance.h"
 #include "isobit/error.h"
 
 namespace nb = nanobind;
@@ -52,7 +54,6 @@ State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_d
   const NumericProfile profile =
       parse_numeric_profile(read_string(numeric_profile, kOp, "numeric_profile"), kOp);
   auto core = std::make_shared<StateCore>();
-  core->in_use = std::make_shared<bool>(false);
   if (k_cache.is_none() != v_cache.is_none())
     throw ValueError(message(kOp, "v_cache", "both of k_cache and v_cache or neither", "one"));
   if (k_cache.is_none()) {
@@ -80,20 +81,21 @@ State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_d
 Array cache(const State& self, bool keys) {
   StateCore& core = *self.core;
   InUse use(core.in_use, kOp);
-  auto& held = keys ? core.k_buffer : core.v_buffer;
-  held = keys ? core.impl->k_cache() : core.impl->v_cache();
-  return share(held);
+  const auto buffer = keys ? core.impl->k_cache() : core.impl->v_cache();
+  core.hold(buffer);
+  return share(buffer);
 }
 
 void set_cache(const State& self, nb::handle object, bool keys) {
-  StateCore& core = *self.core;
-  InUse use(core.in_use, kOp);
-  auto& held = keys ? core.k_buffer : core.v_buffer;
-  const auto buffer = keys ? core.impl->k_cache() : core.impl->v_cache();
-  const StridedView view =
-      read_buffer(object, keys ? "k_cache" : "v_cache", static_cast<int64_t>(buffer->size()));
-  std::memmove(buffer->data(), view.data, buffer->size() * sizeof(float));
-  held = buffer;
+  isobit::TransformerState& state = *self.core->impl;
+  InUse use(self.core->in_use, kOp);
+  const int64_t size = state.batch_size() * state.n_kv_heads() * state.capacity() * state.head_dim();
+  const StridedView view = read_buffer(object, keys ? "k_cache" : "v_cache", size);
+  const std::span values(reinterpret_cast<const float*>(view.data), static_cast<size_t>(size));
+  if (keys)
+    state.set_k_cache(values);
+  else
+    state.set_v_cache(values);
 }
 
 Array chronological(const State& self, bool keys) {
@@ -153,15 +155,8 @@ InUse::InUse(std::shared_ptr<bool> flag, const std::string& op) : flag_(std::mov
   *flag_ = true;
 }
 
-StateCore* read_state(nb::handle object, const std::string& op, bool none_allowed) {
-  if (none_allowed && object.is_none()) return nullptr;
-  if (!nb::isinstance<State>(object) || !nb::inst_ready(object))
-    throw TypeError(message(op, "state", "a TransformerState", class_name(object)));
-  return nb::cast<const State&>(object).core.get();
-}
-
 void bind_state(nb::module_& m) {
-  nb::class_<State> cls(m, "TransformerState", kDoc);
+  nb::class_<State> cls(m, "TransformerState", nb::type_slots(kNamesReadOnly), kDoc);
   cls.def(
       "__init__",
       [](State* self, nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_dim,
@@ -216,8 +211,7 @@ void bind_state(nb::module_& m) {
       [](const State& s) {
         InUse use(s.core->in_use, kOp);
         s.core->impl->reset();
-        s.core->k_buffer.reset();
-        s.core->v_buffer.reset();
+        s.core->held.clear();
       },
       "Back to zero tokens.");
   cls.def(

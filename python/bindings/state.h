@@ -1,31 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TransformerState as Python holds it: who is using it, and the documented buffers that Python has looked
+// The state of a block as Python holds it: who is using it, and the documented buffers that Python has looked
 // at.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "instance.h"
 #include "isobit/transformer_state.h"
 
 namespace isobit::python {
 
-struct StateCore {
-  std::shared_ptr<isobit::TransformerState> impl;  // may be a layer of a CausalLMState that it keeps alive
-  std::shared_ptr<bool> in_use;                    // shared by the layers of one CausalLMState
+template <class State>
+struct Carried {
+  std::shared_ptr<State> impl;                                   // may be a layer of a CausalLMState
+  std::shared_ptr<bool> in_use = std::make_shared<bool>(false);  // shared by the layers of a CausalLMState
   bool has_session = false;
-  // What k_cache and v_cache handed out since the last call. Held here so that an edit made through a
-  // temporary is still there for the next call to read.
-  std::shared_ptr<std::vector<float>> k_buffer, v_buffer;
+  // What the buffers' properties handed out since the last call, so that an edit made through a temporary is
+  // still there for the next call to read.
+  std::vector<std::shared_ptr<std::vector<float>>> held;
+
+  void hold(const std::shared_ptr<std::vector<float>>& buffer) {
+    if (std::find(held.begin(), held.end(), buffer) == held.end()) held.push_back(buffer);
+  }
 };
 
-/// The Python class isobit.TransformerState.
-struct State {
-  std::shared_ptr<StateCore> core;
+/// The Python object; the states of the three versions of Mamba derive from one.
+template <class State>
+struct StateObject {
+  std::shared_ptr<Carried<State>> core;
 };
+
+using StateCore = Carried<isobit::TransformerState>;
+using State = StateObject<isobit::TransformerState>;
 
 /// Marks a state as being used by one call; a second call at the same time (another thread, a callback) is a
 /// ValueError.
@@ -39,9 +50,10 @@ class InUse {
   std::shared_ptr<bool> flag_;
 };
 
-/// The state behind a Python argument; TypeError for another class. `none_allowed`: nullptr for None.
-StateCore* read_state(nanobind::handle object, const std::string& op, bool none_allowed);
-
 void bind_state(nanobind::module_& m);
 
 }  // namespace isobit::python
+
+template <class State>
+struct nanobind::detail::type_caster<isobit::python::StateObject<State>>
+    : isobit::python::InstanceCaster<isobit::python::StateObject<State>> {};

@@ -223,21 +223,26 @@ class TransformerBlock:
         """
 
     def __call__(self, x: Any, state: TransformerState | None = None, *, lengths: Any = None) -> Array:
-        """The same as forward."""
+        """
+        x: (B, L, d_model) float32 -> hidden states of the same shape. With a state the tokens continue it; without, they
+        start at position 0. lengths: B integers in 1..L, only without a state; outputs past a row's length are +0 and the
+        others equal the row alone, bit for bit. TypeError for another dtype, ValueError for a wrong shape, a state that
+        does not fit, non-finite values or positions past max_tokens or max_positions, all before any work.
+        """
 
     def step(self, x: Any, state: TransformerState) -> Array:
         """
         One token a row: x (B, d_model) or (B, 1, d_model) float32 -> the same shape; the bits that forward gives.
         """
 
-    def allocate_state(self, batch_size: int, max_tokens: int) -> TransformerState:
-        """An empty state for up to max_tokens positions (at most max_positions)."""
-
     def parameters(self) -> dict[str, Array]:
         """
         Float32 copies of the weights by name, exactly as given or as their stored form widens; where an integer profile
         keeps codes, values that have the same codes.
         """
+
+    def allocate_state(self, batch_size: int, max_tokens: int) -> TransformerState:
+        """An empty state for up to max_tokens positions (at most max_positions)."""
 
     def _options(self) -> dict[str, Any]: ...
     @property
@@ -252,44 +257,6 @@ class TransformerBlock:
     def d_model(self) -> int: ...
     @property
     def intermediate(self) -> int: ...
-
-class TransformerDecodeSession:
-    """
-    Many steps on one state: ``with block.decode_session(state) as session: session.step(x)``.
-
-    Outputs equal block.step and block.forward byte for byte. While it is open the session owns the state (the block
-    refuses it, a second session is refused) and uses the weights that the block had when it was opened. Not for two
-    threads at once: a call during another call is a ValueError. After an edit of the state's buffers call load_state();
-    call sync_state() before reading them. ValueError for a closed session or a state that does not fit the block.
-    """
-
-    def __init__(self, block: TransformerBlock, state: TransformerState) -> None: ...
-    def step(self, x: Any) -> Array:
-        """As block.step(x, state)."""
-
-    def forward(self, x: Any) -> Array:
-        """As block.forward(x, state)."""
-
-    def sync_state(self) -> None:
-        """Makes the state's buffers current."""
-
-    def load_state(self) -> None:
-        """Takes over edits of the state's buffers."""
-
-    def close(self) -> None:
-        """Gives the state back, current. Does nothing when closed already."""
-
-    def discard(self) -> None:
-        """
-        Gives the state up without a sync_state(). On the CPU the state is current anyway.
-        """
-
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def state(self) -> TransformerState: ...
-    def __enter__(self) -> TransformerDecodeSession: ...
-    def __exit__(self, *exception: Any) -> None: ...
 
 class MambaState:
     """What the states of Mamba blocks share."""
@@ -414,13 +381,14 @@ class MambaBlock:
         One token a row: x (B, d_model) or (B, 1, d_model) float32 -> the same shape; the bits that forward gives.
         """
 
-    def allocate_state(self, batch_size: int) -> Any:
-        """A state of zeros."""
-
     def parameters(self) -> dict[str, Array]:
         """
-        Float32 copies of the weights by name, exactly as given or as their stored form widens.
+        Float32 copies of the weights by name, exactly as given or as their stored form widens; where an integer profile
+        keeps codes, values that have the same codes.
         """
+
+    def allocate_state(self, batch_size: int) -> Any:
+        """A state of zeros."""
 
     def _options(self) -> dict[str, Any]: ...
     def _sizes(self) -> dict[str, int]: ...
@@ -431,11 +399,52 @@ class MambaBlock:
     @property
     def _version(self) -> int: ...
 
+class TransformerDecodeSession:
+    """
+    Many steps on one state: ``with block.decode_session(state) as session: session.step(x)``.
+
+    Outputs equal block.step and block.forward byte for byte. While it is open the session owns the state (the block
+    refuses it, a second session is refused) and uses the weights that the block had when it was opened. Not for two
+    threads at once: a call during another call is a ValueError. After an edit of the state's buffers call load_state();
+    call sync_state() before reading them. ValueError for a closed session or a state that does not fit the block.
+    """
+
+    def __init__(self, block: TransformerBlock, state: TransformerState) -> None: ...
+    def step(self, x: Any) -> Array:
+        """As block.step(x, state)."""
+
+    def forward(self, x: Any) -> Array:
+        """As block.forward(x, state)."""
+
+    def sync_state(self) -> None:
+        """Makes the state's buffers current."""
+
+    def load_state(self) -> None:
+        """Takes over edits of the state's buffers."""
+
+    def close(self) -> None:
+        """Gives the state back, current. Does nothing when closed already."""
+
+    def discard(self) -> None:
+        """
+        Gives the state up without a sync_state(). On the CPU the state is current anyway.
+        """
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def state(self) -> TransformerState: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: Any) -> None: ...
+
 class MambaDecodeSession:
     """
-    Many steps on one state: ``with block.decode_session(state) as session: session.step(x)``. Outputs equal
-    block.step and block.forward byte for byte. While it is open the session owns the state and uses the weights
-    that the block had when it was opened.
+    Many steps on one state: ``with block.decode_session(state) as session: session.step(x)``.
+
+    Outputs equal block.step and block.forward byte for byte. While it is open the session owns the state (the block
+    refuses it, a second session is refused) and uses the weights that the block had when it was opened. Not for two
+    threads at once: a call during another call is a ValueError. After an edit of the state's buffers call load_state();
+    call sync_state() before reading them. ValueError for a closed session or a state that does not fit the block.
     """
 
     def __init__(self, block: MambaBlock, state: MambaState) -> None: ...
@@ -455,7 +464,9 @@ class MambaDecodeSession:
         """Gives the state back, current. Does nothing when closed already."""
 
     def discard(self) -> None:
-        """As close(): on the CPU the state is current anyway."""
+        """
+        Gives the state up without a sync_state(). On the CPU the state is current anyway.
+        """
 
     @property
     def is_open(self) -> bool: ...

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a pytorch_model.bin: a zip archive with a pickle that names the parts of the other entries.
+"""Tensors of a pytorch_model.bin, a zip archive with a pickle that names the parts of the other entries, or
+of an index file and several of them.
 
 A pickle is a program, so it runs here with few instructions and nothing to call: the only names it can look
 up are OrderedDict, the dtypes of storages, and a function that notes which part of which storage a tensor is.
 Everything else, and every number that does not fit the archive, is a ValueError. Not read: archives from
-before torch 1.6, compressed entries, tensors that are not contiguous, index files of several archives.
+before torch 1.6, compressed entries, tensors that are not contiguous.
 """
 
 from __future__ import annotations
 
 import collections
 import io
+import json
 import math
 import pickle
 import zipfile
@@ -20,9 +22,11 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 from .array import Array
 
 NAME = "pytorch_model.bin"
+INDEX = "pytorch_model.bin.index.json"
 _DTYPES = {"FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16"}
 _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _MAX_PICKLE = 1 << 26  # bytes: some hundred for each tensor
+_MAX_INDEX = 100_000_000
 # What torch writes for a dict of tensors: numbers, texts, tuples, dicts, references. No instruction allocates
 # by a number in the file, changes an object's attributes, or makes an object of a class.
 _INSTRUCTIONS = (
@@ -102,16 +106,62 @@ class _Reader(pickle._Unpickler):
 
 
 def find(directory: Path) -> Path | None:
-    """The archive of a directory that holds no safetensors."""
-    path = directory / NAME
-    if not path.is_file() or any(directory.glob("*.safetensors")):
+    """The index or the archive of a directory that holds no safetensors."""
+    if any(directory.glob("*.safetensors")) or (directory / "model.safetensors.index.json").exists():
         return None
-    return None if (directory / "model.safetensors.index.json").exists() else path
+    paths = (directory / INDEX, directory / NAME)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read(path: Path) -> dict[str, Array]:
-    """The tensors by name. ValueError names the file and what does not fit."""
+    """The tensors by name. ValueError names a file that does not fit, FileNotFoundError missing shards."""
+    return _read_shards(path) if path.name == INDEX else _read_archive(path)
 
+
+def _read_shards(index: Path) -> dict[str, Array]:
+    """The index is authoritative: a copy of a tensor in another shard than the named one is not taken. What
+    it does not mention is offered too, so that a reader can refuse it."""
+    weight_map = _weight_map(index)
+    shards = sorted(set(weight_map.values()))
+    missing = [shard for shard in shards if not (index.parent / shard).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"[CausalLM] {index}: expected every shard beside it, missing are {missing[:5]}"
+        )
+    tensors: dict[str, Array] = {}
+    for shard in shards:
+        for name, tensor in _read_archive(index.parent / shard).items():
+            if weight_map.get(name, shard) != shard:
+                continue
+            if name in tensors:
+                raise ValueError(
+                    f"[CausalLM] {index}: expected one shard for {name!r}, got two and no choice"
+                )
+            tensors[name] = tensor
+    absent = [name for name in weight_map if name not in tensors]
+    if absent:
+        raise ValueError(f"[CausalLM] {index}: expected every tensor in its shard, absent are {absent[:5]}")
+    return tensors
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """Tensor -> shard. The index decides what is read, so it must not reach outside its directory."""
+    try:
+        if index.stat().st_size > _MAX_INDEX:
+            raise ValueError(f"expected at most {_MAX_INDEX} bytes")
+        content = json.loads(index.read_bytes())
+        weight_map = content["weight_map"] if isinstance(content, dict) and "weight_map" in content else None
+        if not isinstance(weight_map, dict):
+            raise ValueError('expected an object with an object "weight_map"')
+        for name, shard in weight_map.items():
+            if not isinstance(shard, str) or shard in ("", ".", "..") or set(shard) & set("/\\\0"):
+                raise ValueError(f"expected a plain file name for {name!r}, got {shard!r}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"[CausalLM] {index}: {error}") from None
+    return weight_map
+
+
+def _read_archive(path: Path) -> dict[str, Array]:
     def refuse(reason: object) -> NoReturn:
         raise ValueError(f"[CausalLM] {path}: {reason}; files of safetensors are read without a pickle")
 

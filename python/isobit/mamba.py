@@ -11,9 +11,10 @@ float32, or the format in which lowbit.pack left them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 from . import _core, _modes, lowbit
+from ._block import Block, option
 from ._core import Mamba1State, Mamba2State, Mamba3State
 
 __all__ = [
@@ -46,79 +47,54 @@ class Mamba3DecodeSession(_core.MambaDecodeSession):
 
 _SESSIONS = {1: Mamba1DecodeSession, 2: Mamba2DecodeSession, 3: Mamba3DecodeSession}
 
-Self = TypeVar("Self", bound="_MambaBlock")
+
+def _size(name: str) -> Any:
+    """An attribute for a size that the weights have."""
+
+    def read(block: Any) -> Any:
+        return block._sizes()[name]
+
+    return property(read)
 
 
-class _MambaBlock(_core.MambaBlock):
+class _MambaBlock(Block, _core.MambaBlock):
     """What the three versions share."""
+
+    d_model: int = _size("d_model")
+    d_inner: int = _size("d_inner")
+    d_state: int = _size("d_state")
+    d_conv: int = _size("d_conv")
+    n_heads: int = _size("n_heads")
+    head_dim: int = _size("head_dim")
+    mimo_rank: int = _size("mimo_rank")
+    n_angles: int = _size("n_angles")
+    norm_eps: float = option("norm_eps")
 
     def _build(
         self,
-        weights: Mapping[str, Any],
         version: int,
+        weights: Mapping[str, Any],
         options: dict[str, Any],
         weight_format: str | None,
+        choice: tuple[str | None, str | None, str],
     ) -> None:
+        name, (numeric_profile, numeric_mode, device) = type(self).__name__, choice
+        _modes.resolve_profile(name, numeric_profile, ("fp32_v1",))
+        self._check_choice(numeric_mode, device)
         if hasattr(weights, "items"):
-            weight_format = _modes.stored_format(type(self).__name__, weights, weight_format)
-            options = {**options, "weight_format": weight_format}
+            options = {**options, "weight_format": _modes.stored_format(name, weights, weight_format)}
             weights = lowbit.materialize(weights)
         _core.MambaBlock.__init__(self, weights, version, options)
-        self._read_back()
+        self._numeric_mode = numeric_mode
 
-    def _choose(self, numeric_profile: str | None, numeric_mode: str | None, device: str) -> None:
-        name = type(self).__name__
-        profile = _modes.resolve_profile(name, numeric_profile, ("fp32_v1",))
-        _modes.resolve_mode(name, numeric_mode)
-        self.device = _modes.resolve_device(name, device)
-        self.numeric_profile = profile
-        self.numeric_mode = numeric_mode
-
-    def _read_back(self) -> None:
-        """Sets one attribute for each option and each size that the weights have."""
-        for name, value in {**self._options(), **self._sizes()}.items():
-            setattr(self, name, value)
+    @property
+    def numeric_profile(self) -> str:
+        """The arithmetic of the products."""
+        return "fp32_v1"
 
     def decode_session(self, state: Any) -> _core.MambaDecodeSession:
         """Opens a session on a state, which belongs to it until it is closed."""
         return _SESSIONS[self._version](self, state)
-
-    def backward(self, x: Any, grad_output: Any) -> NoReturn:
-        """Not provided: NotImplementedError."""
-        raise NotImplementedError(f"[{type(self).__name__}] backward: not provided")
-
-    def get_params(self) -> dict[str, Any]:
-        """Every constructor argument by name, with copies of the weights."""
-        chosen = {
-            "weight_format": self.weight_format,
-            "numeric_profile": self.numeric_profile,
-            "numeric_mode": self.numeric_mode,
-            "device": self.device,
-        }
-        return {"weights": self.parameters(), **self._options(), **chosen}
-
-    def set_params(self: Self, **params: Any) -> Self:
-        """Replaces constructor arguments by name and returns self. The block is as before if one is refused.
-
-        A session that is open keeps the weights it was opened with.
-        """
-        wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
-        replacement = type(self)(**wanted)
-        self._replace(replacement)
-        self._choose(replacement.numeric_profile, replacement.numeric_mode, replacement.device)
-        self._read_back()
-        return self
-
-    def numeric_mode_used(self) -> str:
-        """The mode of the code that computes: "identical", whichever was asked for."""
-        return "identical"
-
-    def vendor_used(self) -> str:
-        """Where it computes: "cpu"."""
-        return "cpu"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.get_params())
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self._sizes().items() if value)
@@ -149,13 +125,11 @@ class Mamba1Block(_MambaBlock):
         numeric_mode: str | None = None,
         device: str = "auto",
     ) -> None:
-        self._choose(numeric_profile, numeric_mode, device)
-        self._build(
-            weights,
-            1,
-            {"norm_eps": norm_eps, "inner_norm": inner_norm, "inner_norm_eps": inner_norm_eps},
-            weight_format,
-        )
+        options = {"norm_eps": norm_eps, "inner_norm": inner_norm, "inner_norm_eps": inner_norm_eps}
+        self._build(1, weights, options, weight_format, (numeric_profile, numeric_mode, device))
+
+    inner_norm: bool = option("inner_norm")
+    inner_norm_eps: float = option("inner_norm_eps")
 
 
 class Mamba2Block(_MambaBlock):
@@ -187,20 +161,21 @@ class Mamba2Block(_MambaBlock):
         numeric_mode: str | None = None,
         device: str = "auto",
     ) -> None:
-        self._choose(numeric_profile, numeric_mode, device)
-        self._build(
-            weights,
-            2,
-            {
-                "dt_limit": dt_limit,
-                "n_groups": n_groups,
-                "norm_eps": norm_eps,
-                "gated_norm_eps": gated_norm_eps,
-                "norm_before_gate": norm_before_gate,
-                "grouped_norm": grouped_norm,
-            },
-            weight_format,
-        )
+        options = {
+            "dt_limit": dt_limit,
+            "n_groups": n_groups,
+            "norm_eps": norm_eps,
+            "gated_norm_eps": gated_norm_eps,
+            "norm_before_gate": norm_before_gate,
+            "grouped_norm": grouped_norm,
+        }
+        self._build(2, weights, options, weight_format, (numeric_profile, numeric_mode, device))
+
+    dt_limit: tuple[float, float] = option("dt_limit")
+    n_groups: int = option("n_groups")
+    gated_norm_eps: float = option("gated_norm_eps")
+    norm_before_gate: bool = option("norm_before_gate")
+    grouped_norm: bool = option("grouped_norm")
 
 
 class Mamba3Block(_MambaBlock):
@@ -231,18 +206,17 @@ class Mamba3Block(_MambaBlock):
         numeric_mode: str | None = None,
         device: str = "auto",
     ) -> None:
-        self._choose(numeric_profile, numeric_mode, device)
-        self._build(
-            weights,
-            3,
-            {
-                "rope_fraction": rope_fraction,
-                "a_function": a_function,
-                "a_floor": a_floor,
-                "norm_eps": norm_eps,
-            },
-            weight_format,
-        )
+        options = {
+            "rope_fraction": rope_fraction,
+            "a_function": a_function,
+            "a_floor": a_floor,
+            "norm_eps": norm_eps,
+        }
+        self._build(3, weights, options, weight_format, (numeric_profile, numeric_mode, device))
+
+    rope_fraction: float = option("rope_fraction")
+    a_function: str = option("a_function")
+    a_floor: float = option("a_floor")
 
 
 class Mamba1BlockInference(Mamba1Block):
@@ -260,16 +234,9 @@ class Mamba3BlockInference(Mamba3Block):
 _BLOCKS: dict[int, type[_MambaBlock]] = {1: Mamba1Block, 2: Mamba2Block, 3: Mamba3Block}
 
 
-def _rebuild(cls: type[_MambaBlock], params: dict[str, Any]) -> _MambaBlock:
-    """Unpickles a block."""
-    return cls(**params)
-
-
 def _from_compiled(compiled: _core.MambaBlock) -> _MambaBlock:
     """A block that shares the weights of a compiled one."""
     cls = _BLOCKS[compiled._version]
     block = cls.__new__(cls)
     _core.MambaBlock.__init__(block, compiled)
-    block._choose(None, None, "cpu")
-    block._read_back()
     return block

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _modes, _torch_file, lowbit
+from ._block import Computes
 from ._core import (
     CausalLMState,
     Checkpoint,
@@ -121,7 +122,7 @@ def plan_for(config: HFConfig | Mapping[str, Any]) -> ModelPlan:
     return _core.plan_for(parsed._compiled)
 
 
-class CausalLM(_core.CausalLM):
+class CausalLM(Computes, _core.CausalLM):
     """A decoder language model on token ids: load -> forward -> step -> generate.
 
     weights: arrays by checkpoint name (plan.checkpoint_names()), or {"embed", "norm", "head" unless tied,
@@ -132,7 +133,7 @@ class CausalLM(_core.CausalLM):
     non-finite value.
     """
 
-    config: HFConfig | None  #: of a model that was loaded from a directory
+    _config: HFConfig | None = None
 
     def __init__(
         self,
@@ -153,10 +154,10 @@ class CausalLM(_core.CausalLM):
             raise TypeError(f"[CausalLM] weights: expected a dict of arrays, got {type(weights).__name__}")
         named = _by_checkpoint_name(plan, weights) if "layers" in weights else dict(weights)
         stored = _modes.stored_format("CausalLM", named, weight_format)
-        kept = self._choose(stored, embed_format, device, numeric_profile, numeric_mode)
+        kept = self._chosen(stored, embed_format, device, numeric_profile, numeric_mode)
         named = lowbit.materialize(named)
         _core.CausalLM.__init__(self, plan, named, max_positions, progress, *kept)
-        self.config = None
+        self._numeric_mode = numeric_mode
         _modes.warn_if_slow("CausalLM", self.numeric_profile)
 
     @classmethod
@@ -172,8 +173,8 @@ class CausalLM(_core.CausalLM):
         numeric_mode: str | None = None,
         progress: Progress | None = None,
     ) -> CausalLM:
-        """Loads a checkpoint directory: config.json and safetensors, or a pytorch_model.bin alone (only its
-        tensors are read; what a pickle could call is refused).
+        """Loads a checkpoint directory: config.json and safetensors, or without those a pytorch_model.bin or
+        its index and shards (only tensors are read; what a pickle could call is refused).
 
         weight_format: how the projections are kept, "float32", "bfloat16" (a bfloat16 checkpoint as its own
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
@@ -186,19 +187,20 @@ class CausalLM(_core.CausalLM):
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
-        kept = model._choose(weight_format, embed_format, device, numeric_profile, numeric_mode)
+        kept = cls._chosen(weight_format, embed_format, device, numeric_profile, numeric_mode)
         pickled = _torch_file.find(Path(path)) if _names_something(path) else None
         if pickled is None:
             _core.CausalLM.__init__(model, path, max_positions, progress, *kept)
         else:
             plan = plan_for(HFConfig.from_json(path))
             _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *kept)
-        model.config = HFConfig.from_json(path)
+        model._config = HFConfig.from_json(path)
+        model._numeric_mode = numeric_mode
         _modes.warn_if_slow("CausalLM", model.numeric_profile)
         return model
 
-    def _choose(
-        self,
+    @staticmethod
+    def _chosen(
         weight_format: str,
         embed_format: str | None,
         device: str,
@@ -210,10 +212,9 @@ class CausalLM(_core.CausalLM):
             raise ValueError(
                 f"[CausalLM] embed_format: expected None, 'float32' or 'bfloat16', got {embed_format!r}"
             )
-        self.device = _modes.resolve_device("CausalLM", device)
+        _modes.resolve_device("CausalLM", device)
         profile = _modes.resolve_profile("CausalLM", numeric_profile)
         _modes.resolve_mode("CausalLM", numeric_mode)
-        self.numeric_mode = numeric_mode
         return weight_format, embed_format or "float32", profile
 
     def generate(self, ids: Any, max_new_tokens: int, *, greedy: bool = True) -> Array:
@@ -226,13 +227,10 @@ class CausalLM(_core.CausalLM):
             raise NotImplementedError("[CausalLM] greedy: sampling is not provided; greedy=True is")
         return self._generate_stream(ids, max_new_tokens, None)
 
-    def numeric_mode_used(self) -> str:
-        """The mode of the code that computes: "identical"."""
-        return "identical"
-
-    def vendor_used(self) -> str:
-        """Where it computes: "cpu"."""
-        return "cpu"
+    @property
+    def config(self) -> HFConfig | None:
+        """Of a model that was loaded from a directory."""
+        return self._config
 
     @property
     def blocks(self) -> list[Any]:

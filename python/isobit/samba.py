@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _core, _modes
+from ._block import Computes
 from ._samba_file import read_stream
 from .array import Array
 
@@ -155,7 +156,7 @@ class SambaConfig:
         return f"SambaConfig({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
 
-class SambaInference:
+class SambaInference(Computes):
     """A Samba stack, forward only: token ids in, logits out.
 
     weights: arrays by the names of config.registry(), which are copied. ValueError for a missing or unknown
@@ -168,8 +169,8 @@ class SambaInference:
         if not isinstance(config, SambaConfig):
             raise TypeError(f"[SambaInference] config: expected a SambaConfig, got {type(config).__name__}")
         _modes.resolve_mode("SambaInference", numeric_mode)
-        self.config = config
-        self.numeric_mode = numeric_mode
+        self._config = config
+        self._numeric_mode = numeric_mode
         arrays = {name: Array.from_buffer(value) for name, value in dict(weights).items()}
         expected = dict(config.registry())
         for name in arrays:
@@ -189,6 +190,10 @@ class SambaInference:
         }
         profile = _modes.resolve_profile("SambaInference", None, ("fp32_v1",))
         self._model = _core.CausalLM(_plan(fields), arrays, None, None, "float32", "float32", profile)
+
+    @property
+    def config(self) -> SambaConfig:
+        return self._config
 
     @classmethod
     def from_checkpoint(
@@ -220,14 +225,6 @@ class SambaInference:
         """Copies of the weights by name, in registry order."""
         stored = self._model.parameters()
         return {name: stored[name] for name, _ in self.config.registry()}
-
-    def numeric_mode_used(self) -> str:
-        """The mode of the code that computes: "identical"."""
-        return "identical"
-
-    def vendor_used(self) -> str:
-        """Where it computes: "cpu"."""
-        return "cpu"
 
     def __repr__(self) -> str:
         return f"SambaInference({self.config!r})"

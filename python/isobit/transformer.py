@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from . import _core, _modes, lowbit
+from ._block import Block, option
 from ._core import TransformerDecodeSession, TransformerState
 
 __all__ = ["TransformerBlock", "TransformerBlockInference", "TransformerDecodeSession", "TransformerState"]
 
 
-class TransformerBlock(_core.TransformerBlock):
+class TransformerBlock(Block, _core.TransformerBlock):
     """One pre-norm decoder block: h = x + Attention(norm(x)); out = h + MLP(norm(h)). float32 in and out.
 
     weights: a mapping of float32 arrays (buffer protocol, DLPack or __array_interface__), which are copied.
@@ -85,83 +86,37 @@ class TransformerBlock(_core.TransformerBlock):
             "qk_norm": qk_norm,
             "attn_softcap": attn_softcap,
         }
-        self._choose(numeric_mode, device)
+        self._check_choice(numeric_mode, device)
         profile = _modes.resolve_profile(type(self).__name__, numeric_profile)
         options["numeric_profile"] = profile
         if hasattr(weights, "items"):
             options["weight_format"] = _modes.stored_format(type(self).__name__, weights, weight_format)
             weights = lowbit.materialize(weights)
-        super().__init__(weights, options)
-        self._read_back()
+        _core.TransformerBlock.__init__(self, weights, options)
+        self._numeric_mode = numeric_mode
         _modes.warn_if_slow(type(self).__name__, profile)
 
-    def _choose(self, numeric_mode: str | None, device: str) -> None:
-        name = type(self).__name__
-        _modes.resolve_mode(name, numeric_mode)
-        self.device = _modes.resolve_device(name, device)
-        self.numeric_mode = numeric_mode
-
-    def _read_back(self) -> None:
-        """Sets one attribute for each option, with the defaults filled in."""
-        options = self._options()
-        self.n_heads: int = options["n_heads"]
-        self.n_kv_heads: int = options["n_kv_heads"]
-        self.head_dim: int = options["head_dim"]
-        self.window: int = options["window"]
-        self.rope_theta: float = options["rope_theta"]
-        self.rope_scaling: dict[str, Any] | None = options["rope_scaling"]
-        self.rope_dim: int = options["rope_dim"]
-        self.max_positions: int = options["max_positions"]
-        self.qkv_bias: bool = options["qkv_bias"]
-        self.o_bias: bool = options["o_bias"]
-        self.norm: str = options["norm"]
-        self.norm_eps: float = options["norm_eps"]
-        self.norm_bias: bool = options["norm_bias"]
-        self.mlp: str = options["mlp"]
-        self.mlp_bias: bool = options["mlp_bias"]
-        self.qk_norm: bool = options["qk_norm"]
-        self.attn_softcap: float | None = options["attn_softcap"]
+    n_heads: int = option("n_heads")
+    n_kv_heads: int = option("n_kv_heads")
+    head_dim: int = option("head_dim")
+    window: int = option("window")
+    rope_theta: float = option("rope_theta")
+    rope_scaling: dict[str, Any] | None = option("rope_scaling")
+    rope_dim: int = option("rope_dim")
+    max_positions: int = option("max_positions")
+    qkv_bias: bool = option("qkv_bias")
+    o_bias: bool = option("o_bias")
+    norm: str = option("norm")
+    norm_eps: float = option("norm_eps")
+    norm_bias: bool = option("norm_bias")
+    mlp: str = option("mlp")
+    mlp_bias: bool = option("mlp_bias")
+    qk_norm: bool = option("qk_norm")
+    attn_softcap: float | None = option("attn_softcap")
 
     def decode_session(self, state: TransformerState) -> TransformerDecodeSession:
         """Opens a session on a state, which belongs to it until it is closed."""
         return TransformerDecodeSession(self, state)
-
-    def backward(self, x: Any, grad_output: Any) -> NoReturn:
-        """Not provided: NotImplementedError."""
-        raise NotImplementedError(f"[{type(self).__name__}] backward: not provided")
-
-    def get_params(self) -> dict[str, Any]:
-        """Every constructor argument by name, with copies of the weights."""
-        chosen = {
-            "weight_format": self.weight_format,
-            "numeric_profile": self.numeric_profile,
-            "numeric_mode": self.numeric_mode,
-            "device": self.device,
-        }
-        return {"weights": self.parameters(), **self._options(), **chosen}
-
-    def set_params(self, **params: Any) -> TransformerBlock:
-        """Replaces constructor arguments by name and returns self. The block is as before if one is refused.
-
-        A session that is open keeps the weights it was opened with.
-        """
-        wanted = _modes.with_params(type(self).__name__, self.get_params(), params)
-        replacement = TransformerBlock(**wanted)
-        self._replace(replacement)
-        self._choose(replacement.numeric_mode, replacement.device)
-        self._read_back()
-        return self
-
-    def numeric_mode_used(self) -> str:
-        """The mode of the code that computes: "identical", whichever was asked for."""
-        return "identical"
-
-    def vendor_used(self) -> str:
-        """Where it computes: "cpu"."""
-        return "cpu"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.get_params())
 
     def __repr__(self) -> str:
         return (
@@ -175,15 +130,8 @@ class TransformerBlockInference(TransformerBlock):
     """TransformerBlock on the CPU, forward only: the same constructor, methods and bits."""
 
 
-def _rebuild(cls: type[TransformerBlock], params: dict[str, Any]) -> TransformerBlock:
-    """Unpickles a block."""
-    return cls(**params)
-
-
 def _from_compiled(compiled: _core.TransformerBlock) -> TransformerBlock:
     """A block that shares the weights of a compiled one."""
     block = TransformerBlock.__new__(TransformerBlock)
     _core.TransformerBlock.__init__(block, compiled)
-    block._choose(None, "cpu")
-    block._read_back()
     return block

@@ -110,8 +110,8 @@ struct Checkpoint::Impl {
         present(path / "pytorch_model.bin") || present(path / "pytorch_model.bin.index.json");
     if (found.empty())
       throw FileNotFound(at(path) + expected +
-                         (pickled ? "got pickled weights (pytorch_model.bin), which are not read: "
-                                    "store them as safetensors"
+                         (pickled ? "got pickled weights (pytorch_model.bin), whose tensors only "
+                                    "CausalLM.load of the Python package reads"
                                   : "got none of them"));
     if (found.size() > 1) throw ValueError(at(path) + expected + "got " + list(found));
     add_file(path / found[0]);

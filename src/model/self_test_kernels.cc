@@ -235,8 +235,9 @@ std::vector<GoldenCase> kernel_cases(const KernelTable& table) {
   for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
     cases.push_back({std::string("matrix product, ") + to_string(profile),
                      [&table, profile](Sha256& hash) { run_matmul_integer(table, profile, hash); }});
-  for (const auto& [type, name] :
-       {std::pair{BlockType::kQ8_0, "Q8_0"}, {BlockType::kQ4_0, "Q4_0"}, {BlockType::kQ4_1, "Q4_1"}})
+  const std::pair<const char*, BlockType> blocks[] = {
+      {"Q8_0", BlockType::kQ8_0}, {"Q4_0", BlockType::kQ4_0}, {"Q4_1", BlockType::kQ4_1}};
+  for (const auto& [name, type] : blocks)
     cases.push_back({std::string("matrix product, ") + name + " blocks",
                      [&table, type = type](Sha256& hash) { run_matmul_blocks(table, type, hash); }});
   const std::pair<const char*, Norm> norms[] = {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
+#include <algorithm>
 #include <set>
 
 #include "core/checked.h"
+#include "core/interrupt.h"
 #include "isobit/safetensors.h"
 #include "kernels/table.h"
 
@@ -95,6 +97,38 @@ int64_t PlacedWeights::weight_bytes() const {
     bytes += p.matrix ? p.matrix->bytes() : static_cast<int64_t>(p.vector->size() * sizeof(float));
   }
   return bytes;
+}
+
+void run_alone(const Layer& layer, const char* who, const float* x, int64_t length,
+               std::span<const int64_t> more, float* out, const LayerStates& state, bool state_given,
+               WorkspacePool& workspaces) {
+  LayerState& part = state.mamba ? static_cast<LayerState&>(*state.mamba) : *state.attention;
+  const int64_t d = layer.d_model(), batch = part.batch_size();
+  std::vector<int64_t> pos0;
+  int64_t end = 0, tokens = 0;
+  for (int64_t row = 0; row < batch; ++row) {
+    const int64_t n = more[static_cast<size_t>(row)];
+    const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n * d);
+    expect(at == n * d, who, "x", "finite values",
+           "NaN or infinity at row " + std::to_string(row) + ", token " + std::to_string(at / d));
+    pos0.push_back(part.tokens_of(row));
+    end = std::max(end, pos0.back() + n);
+    tokens += n;
+  }
+  layer.reserve_positions(end);
+  WorkspacePool::Lease workspace(workspaces);
+  const auto transaction = part.begin(more);
+  Faults faults;
+  if (tokens != batch * length) std::fill_n(out, batch * length * d, 0.0f);
+  for (const TokenBatch& pass : make_passes(batch, length, pos0, more)) {
+    check_interrupt();
+    float* h = (*workspace).x.at_least(pass.tokens * d);
+    for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
+    layer.forward(h, pass, state, *workspace, faults, 0);
+    for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
+  }
+  faults.raise_if_any(who, state_given);
+  transaction->commit();
 }
 
 }  // namespace isobit

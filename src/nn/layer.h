@@ -101,4 +101,11 @@ class Layer : public PlacedWeights {
   virtual void reserve_positions(int64_t /*positions*/) const {}
 };
 
+/// A layer as a block of its own: x -> out, [batch, length, d_model], of which more[row] tokens a row are
+/// read and the other outputs are 0. The state, which check_state has accepted, takes them in or is as
+/// before; state_given says in messages that the caller has it. ValueError for non-finite values in x.
+void run_alone(const Layer& layer, const char* who, const float* x, int64_t length,
+               std::span<const int64_t> more, float* out, const LayerStates& state, bool state_given,
+               WorkspacePool& workspaces);
+
 }  // namespace isobit

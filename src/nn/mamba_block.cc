@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "isobit/mamba_block.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "core/checked.h"
 #include "core/fp_env.h"
-#include "core/interrupt.h"
-#include "kernels/table.h"
 #include "nn/check_call.h"
 #include "nn/mamba_layer.h"
 
@@ -45,31 +41,11 @@ void MambaBlock::forward(const float* x, int64_t batch, int64_t length, float* o
   const FpEnv environment;
   const MambaLayer& layer = *impl_->layer;
   const char* who = impl_->who.c_str();
-  const int64_t d = layer.d_model();
   const std::vector<int64_t> more = check_tokens(who, batch, length, lengths);
   if (state) layer.check_state(who, {.mamba = &state->impl()}, more);
-  // Padding is neither tested nor read.
-  for (int64_t row = 0; row < batch; ++row) {
-    const int64_t n = more[static_cast<size_t>(row)] * d;
-    expect(kernels::active_table().first_nonfinite(x + row * length * d, n) == n, who, "x", "finite values",
-           "NaN or infinity");
-  }
   std::optional<MambaState> fresh;
   MambaState::Impl& s = (state ? *state : fresh.emplace(allocate_state(batch))).impl();
-
-  WorkspacePool::Lease workspace(impl_->workspaces);
-  const auto transaction = s.begin(more);
-  Faults faults;
-  if (!lengths.empty()) std::fill_n(out, batch * length * d, 0.0f);
-  for (const TokenBatch& pass : make_passes(batch, length, s.tokens, lengths)) {
-    check_interrupt();
-    float* h = (*workspace).x.at_least(pass.tokens * d);
-    for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
-    layer.forward(h, pass, {.mamba = &s}, *workspace, faults, 0);
-    for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
-  }
-  faults.raise_if_any(who, state != nullptr);
-  transaction->commit();
+  run_alone(layer, who, x, length, more, out, {.mamba = &s}, state != nullptr, impl_->workspaces);
 }
 
 MambaState MambaBlock::allocate_state(int64_t batch_size) const {

@@ -5,8 +5,6 @@
 
 #include "core/checked.h"
 #include "core/fp_env.h"
-#include "core/interrupt.h"
-#include "kernels/table.h"
 #include "nn/check_call.h"
 #include "nn/transformer_layer.h"
 #include "state/transformer_state.h"
@@ -43,7 +41,6 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
   const FpEnv environment;
   const TransformerLayer& layer = *impl_->layer;
   const TransformerOptions& options = layer.options();
-  const int64_t d = layer.d_model();
   const std::vector<int64_t> more = check_tokens(kWho, batch, length, lengths);
   expect(lengths.empty() || state == nullptr, kWho, "lengths", "no state", "a state");
   const std::vector<int64_t> none(more.size(), 0);
@@ -54,27 +51,7 @@ void TransformerBlock::forward(const float* x, int64_t batch, int64_t length, fl
       (state ? *state : fresh.emplace(allocate_state(batch, *std::max_element(more.begin(), more.end()))))
           .impl();
   layer.check_state(kWho, {.attention = &s}, more);
-  for (int64_t row = 0; row < batch; ++row) {  // what lies past a row's length is never looked at
-    const int64_t n = (lengths.empty() ? length : lengths[static_cast<size_t>(row)]) * d;
-    const int64_t at = kernels::active_table().first_nonfinite(x + row * length * d, n);
-    expect(at == n, kWho, "x", "finite values",
-           "NaN or infinity at row " + std::to_string(row) + ", token " + std::to_string(at / d));
-  }
-
-  layer.reserve_positions(s.cached() + length);
-  WorkspacePool::Lease workspace(impl_->workspaces);
-  const auto transaction = s.begin(more);
-  Faults faults;
-  if (!lengths.empty()) std::fill_n(out, batch * length * d, 0.0f);
-  for (const TokenBatch& pass : make_passes(batch, length, s.tokens, lengths)) {
-    check_interrupt();
-    float* h = (*workspace).x.at_least(pass.tokens * d);
-    for (const Segment& g : pass.segments) std::copy_n(x + g.source * d, g.count * d, h + g.offset * d);
-    layer.forward(h, pass, {.attention = &s}, *workspace, faults, 0);
-    for (const Segment& g : pass.segments) std::copy_n(h + g.offset * d, g.count * d, out + g.source * d);
-  }
-  faults.raise_if_any(kWho, state != nullptr);
-  transaction->commit();
+  run_alone(layer, kWho, x, length, more, out, {.attention = &s}, state != nullptr, impl_->workspaces);
 }
 
 TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t max_tokens) const {

@@ -67,6 +67,25 @@ void TransformerState::Impl::import_from(const float* keys, const float* values)
         }
 }
 
+void TransformerState::Impl::set_documented(int which, std::span<const float> values) {
+  expect(static_cast<int64_t>(values.size()) == buffer_size(), kWho, which == 0 ? "k_cache" : "v_cache",
+         std::to_string(buffer_size()) + " float32 values", std::to_string(values.size()));
+  std::vector<float> other(values.size());
+  export_to(1 - which, other);
+  import_from(which == 0 ? values.data() : other.data(), which == 1 ? values.data() : other.data());
+  if (documented[which]) export_to(which, *documented[which]);
+}
+
+std::shared_ptr<std::vector<float>> TransformerState::Impl::show_documented(int which) {
+  auto& buffer = documented[which];
+  if (!buffer) {
+    auto fresh = std::make_shared<std::vector<float>>(static_cast<size_t>(buffer_size()));
+    export_to(which, *fresh);
+    buffer = std::move(fresh);
+  }
+  return buffer;
+}
+
 void TransformerState::Impl::begin_call() {
   std::vector<float> current[2];
   bool held = false;
@@ -196,25 +215,10 @@ TransformerState TransformerState::copy() {
   return other;
 }
 
-std::shared_ptr<std::vector<float>> TransformerState::k_cache() {
-  auto& buffer = impl_->documented[0];
-  if (!buffer) {
-    auto fresh = std::make_shared<std::vector<float>>(static_cast<size_t>(impl_->buffer_size()));
-    impl_->export_to(0, *fresh);
-    buffer = std::move(fresh);
-  }
-  return buffer;
-}
-
-std::shared_ptr<std::vector<float>> TransformerState::v_cache() {
-  auto& buffer = impl_->documented[1];
-  if (!buffer) {
-    auto fresh = std::make_shared<std::vector<float>>(static_cast<size_t>(impl_->buffer_size()));
-    impl_->export_to(1, *fresh);
-    buffer = std::move(fresh);
-  }
-  return buffer;
-}
+std::shared_ptr<std::vector<float>> TransformerState::k_cache() { return impl_->show_documented(0); }
+std::shared_ptr<std::vector<float>> TransformerState::v_cache() { return impl_->show_documented(1); }
+void TransformerState::set_k_cache(std::span<const float> values) { impl_->set_documented(0, values); }
+void TransformerState::set_v_cache(std::span<const float> values) { impl_->set_documented(1, values); }
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "isobit/transformer_state.h"
@@ -50,6 +51,10 @@ struct TransformerState::Impl : LayerState {
   void export_to(int which, std::vector<float>& buffer) const;
   /// Reads the used part; ValueError when a value is not finite (the cache is as before).
   void import_from(const float* keys, const float* values);
+  /// The used part of the keys (0) or values (1) from a documented buffer, as import_from.
+  void set_documented(int which, std::span<const float> values);
+  /// The documented buffer, made when nobody has asked for it yet.
+  std::shared_ptr<std::vector<float>> show_documented(int which);
   /// Before a call: takes over what the holders of the documented buffers wrote; drops buffers nobody holds.
   void begin_call();
   /// After a successful call: shows its result in the documented buffers that are still held.

@@ -36,7 +36,7 @@ TEST(IntegerTables, WithAndWithoutDotInstructions) {
       if (name == table->isa) return table;
     return nullptr;
   };
-  for (const auto& [with, without] : {std::pair{"avx512vnni", "avx512"}, {"neondot", "neon"}}) {
+  for (const auto& [with, without] : {std::pair{"avx512vnni", "avx512"}, std::pair{"neondot", "neon"}}) {
     const KernelTable *dots = find(with), *plain = find(without);
     if (dots == nullptr) continue;
     ASSERT_NE(plain, nullptr) << without;

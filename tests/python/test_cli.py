@@ -341,6 +341,32 @@ def test_info_shows_layer_groups(run, directory, tmp_path):
     assert [(g["first"], g["last"], g["options"]["window"]) for g in groups] == [(0, 0, 0), (1, 1, 8)]
 
 
+SSM = {"d_model": 64, "n_layer": 3, "vocab_size": 16}
+STATES = {
+    "mamba": ({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 3, "vocab_size": 16}, 128 * 20),
+    "own format": ({**SSM, "ssm_cfg": {}}, 128 * 20),
+    "mamba2": ({**SSM, "ssm_cfg": {"layer": "Mamba2", "headdim": 32}}, 128 * 128 + 384 * 4),
+    "mamba3": (
+        {**SSM, "ssm_cfg": {"layer": "Mamba3", "headdim": 32, "d_state": 16}},
+        128 * 16 + 4 * 4 + 4 * 16 + 128,  # h, theta, k, v
+    ),
+    "mamba3, mimo": (
+        {**SSM, "ssm_cfg": {"layer": "Mamba3", "d_state": 16, "is_mimo": True, "rope_fraction": 1.0}},
+        128 * 16 + 2 * 8 + 4 * 2 * 16 + 128,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_info_shows_the_state_of_a_mamba(run, tmp_path, kind):
+    config, numbers = STATES[kind]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert json.loads(run("info", "--json", where=tmp_path)[1])["state_bytes"] == 3 * 4 * numbers
+    out = run("info", where=tmp_path)[1]
+    assert f"state       {3 * 4 * numbers / 1024:,.1f} KiB a sequence\n" in out
+    assert "cache" not in out and "head_dim                0" not in out
+
+
 def test_info_errors(run, tmp_path):
     fails(run("info", where=tmp_path), "config.json")
     (tmp_path / "config.json").write_text("{")

@@ -3,7 +3,6 @@
 
 import fcntl
 import json
-import math
 import os
 import shutil
 import signal
@@ -238,29 +237,6 @@ def test_a_template_can_be_interrupted(directory):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-
-
-@pytest.mark.parametrize(("kind", "d_inner", "states"), [("mamba", 128, 16), ("mamba2", 128, 16)])
-def test_info_of_a_mamba_shows_its_state(capfd, tmp_path, kind, d_inner, states):
-    heads = {"num_heads": 8, "head_dim": 16, "n_groups": 2} if kind == "mamba2" else {}
-    config = {"model_type": kind, "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 10}
-    (tmp_path / "config.json").write_text(json.dumps(config | heads | {"state_size": states}))
-    conv = d_inner if kind == "mamba" else d_inner + 2 * 2 * states
-    tensors = {}
-    for i in range(2):
-        at = f"backbone.layers.{i}.mixer."
-        tensors[at + "out_proj.weight"] = (64, d_inner)
-        tensors[at + "conv1d.weight"] = (conv, 1, 4)
-        tensors[at + "A_log"] = (d_inner, states) if kind == "mamba" else (8,)
-    isobit.models.write_safetensors(
-        tmp_path / "model.safetensors",
-        {name: ("F32", shape, bytes(4 * math.prod(shape))) for name, shape in tensors.items()},
-    )
-    main(["info", str(tmp_path)])
-    out = capfd.readouterr().out
-    size = 2 * 4 * (d_inner * states + conv * 4)
-    assert f"state       {size / 1024:,.1f} KiB a sequence\n" in out
-    assert "cache" not in out and "head_dim                0" not in out
 
 
 @pytest.mark.parametrize("arguments", [["x", "1"], ["2", "one"], ["2", "-1"], ["-5", "1"], ["2", "9" * 30]])

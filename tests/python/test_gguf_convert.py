@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion: configs and tensors of each architecture, decoded values, refusals, what is left on disk."""
 
+import fcntl
 import itertools
 import json
 import math
 import os
 import random
+import signal
+import stat
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +21,7 @@ import gguf
 from gguf_builder import F32, build, f32, model, smollm2_gguf, typed
 
 from isobit.gguf import convert
+from isobit.gguf.conversion import _FILES
 from isobit.gguf.writer import _DECODED
 
 
@@ -437,6 +443,95 @@ def test_existing_targets(tmp_path):
     with pytest.raises(FileNotFoundError):
         convert(tmp_path / "absent.gguf", tmp_path / "never")
     assert not (tmp_path / "never").exists()
+
+
+def test_links_are_followed_and_modes_kept(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(build(*model("llama")))
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "out"
+    link.symlink_to("there/real")
+    assert convert(path, link) == link  # nothing was at its end
+    before = stored(tmp_path / "there" / "real")
+    with pytest.raises(FileExistsError, match="--force"):
+        convert(path, link)
+    (tmp_path / "there" / "real" / "config.json").unlink()
+    (tmp_path / "there" / "real").chmod(0o750)
+    convert(path, link, force=True)
+    assert link.is_symlink() and stored(tmp_path / "there" / "real") == before
+    assert sorted(os.listdir(link)) == sorted(_FILES) and os.listdir(tmp_path / "there") == ["real"]
+    assert stat.S_IMODE((tmp_path / "there" / "real").stat().st_mode) == 0o750
+    loop, fifo = tmp_path / "loop", tmp_path / "fifo"
+    loop.symlink_to(loop)
+    os.mkfifo(fifo)
+    for other in (loop, fifo, path):
+        with pytest.raises(FileExistsError, match="--force"):
+            convert(path, other)
+        with pytest.raises(ValueError, match="expected a directory to replace"):
+            convert(path, other, force=True)
+    assert loop.is_symlink() and stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+KILLED = """
+import os, pathlib, shutil, signal, sys
+from isobit.gguf import conversion
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def progress(done, total):
+    return kill() if sys.argv[1] == "writing" else None
+
+rename, calls = pathlib.Path.rename, []
+def counted(self, to):
+    calls.append(to)
+    return kill() if sys.argv[1] == "between" and len(calls) == 2 else rename(self, to)
+
+pathlib.Path.rename = counted
+if sys.argv[1] == "deleting":
+    shutil.rmtree = kill
+conversion.convert(sys.argv[2], sys.argv[3], force=True, progress=progress)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "left"),
+    [("writing", {"out", "partial"}), ("between", {"old", "partial"}), ("deleting", {"out", "old"})],
+)
+def test_a_killed_conversion_is_cleaned_up(tmp_path, when, left):
+    path, out = tmp_path / "m.gguf", tmp_path / "out"
+    path.write_bytes(build(*model("llama")))
+    before = stored(convert(path, out))
+
+    def others():
+        return {name.rpartition(".")[2] for name in os.listdir(tmp_path)} - {"gguf"}
+
+    def killed():
+        run = subprocess.run([sys.executable, "-c", KILLED, when, path, out], check=False)
+        assert run.returncode == -signal.SIGKILL and others() == left
+
+    killed()
+    with pytest.raises(FileExistsError, match="--force"):  # the earlier result is there, or is there again
+        convert(path, out)
+    assert others() == {"out"} and stored(out) == before
+    killed()
+    convert(path, out, force=True)
+    assert others() == {"out"} and stored(out) == before
+
+
+def test_what_only_looks_left_behind_stays(tmp_path):
+    path, out = tmp_path / "m.gguf", tmp_path / "out"
+    path.write_bytes(build(*model("llama")))
+    mine = tmp_path / f".out.{'a' * 12}.old"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    working = tmp_path / f".out.{'b' * 12}.old"
+    working.mkdir()
+    handle = os.open(working, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    convert(path, out)
+    assert sorted(os.listdir(tmp_path)) == [mine.name, working.name, "m.gguf", "out"]
+    os.close(handle)
 
 
 def test_progress_ends_at_the_total(tmp_path):

@@ -150,6 +150,26 @@ def test_state_buffers(case):
     assert np.asarray(block.forward(x[:, 5:], state)).tobytes() == expected
 
 
+@pytest.mark.parametrize("case", ONE_EACH)
+def test_a_nonfinite_assignment_is_refused(case):
+    block, x = make(case), draw((2, 5, D))
+    state = block.allocate_state(2)
+    block.forward(x, state)
+    before = pickle.dumps(state)
+    names = ("theta", "h", "k", "v") if case.startswith("3") else ("conv_window", "h")
+    for name in names:
+        for bad in (np.nan, np.inf):
+            buffer = np.array(getattr(state, name))
+            buffer.flat[-1] = bad
+            with pytest.raises(ValueError, match=rf"\[Mamba.State\] {name}: expected finite values"):
+                setattr(state, name, buffer)
+            if len(names) == 4:
+                parts = {part: getattr(state, part) for part in names} | {name: buffer}
+                with pytest.raises(ValueError, match=rf"{name}: expected finite values"):
+                    state.set_input_states(**parts)
+    assert pickle.dumps(state) == before
+
+
 def test_set_input_states_continues_bit_for_bit():
     block, x = make("3"), draw((1, 8, D))
     state = block.allocate_state(1)

@@ -34,6 +34,14 @@ CASES = {
 }
 
 
+def kept(model):
+    """Bytes of the Mamba states of one sequence."""
+    layers = model.allocate_state(1, 4).layers
+    states = [part for layer in layers for part in (layer if isinstance(layer, tuple) else (layer,))]
+    names = ("conv_window", "h", "theta", "k", "v")
+    return sum(np.asarray(getattr(s, n)).nbytes for s in states for n in names if hasattr(s, n))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_logits(tmp_path, case):
     family, fields = CASES[case]
@@ -79,7 +87,8 @@ def test_stored_weights(tmp_path, case):
             projection = name.endswith(("_proj.weight", "linear.weight")) or "_adapter_" in name
             bytes_each = {"bfloat16": 2, "int8": 1}[fmt] if projection else 4
             size += bytes_each * value.size + (4 * value.shape[0] if bytes_each == 1 else 0)
-        assert describe(tmp_path, fmt)["memory_bytes"] == size
+        facts = describe(tmp_path, fmt)
+        assert (facts["memory_bytes"], facts["state_bytes"]) == (size, kept(stored))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -6,6 +6,7 @@ import pytest
 from support.blocks import case
 from support.checkpoints import make_config, random_weights
 from support.refusals import refuses
+from test_mamba_block import draw, make
 
 import isobit
 from isobit import Array, TransformerBlock, TransformerState, linalg, lowbit, models
@@ -32,7 +33,7 @@ def test_names_that_are_no_text():
         Array.zeros(1, "\ud800")
 
 
-def test_objects_that_were_not_initialised(block, model):
+def test_states_that_were_not_initialised(block, model):
     x = case().input(2, 1)
     with refuses(TypeError, "[TransformerBlock] state: expected a TransformerState"):
         block.step(x, TransformerState.__new__(TransformerState))
@@ -66,6 +67,40 @@ def test_broadcast_arrays_are_measured_before_they_are_copied(block, model):
             call(ids)
     with refuses(ValueError, "[CausalLM] ids", "shape"):
         model.step(np.broadcast_to(np.int64(1), (10**5, 10**5)), model.allocate_state(1, 8))
+
+
+ROWS = 10**14  # more than any address space has bytes
+
+
+def test_broadcast_batches_are_measured_before_they_are_copied(block, model):
+    mamba = make("2")
+    states = block.allocate_state(2, 8), mamba.allocate_state(2), model.allocate_state(2, 8)
+    sessions = [b.decode_session(b.allocate_state(*more)) for b, more in ((block, (2, 8)), (mamba, (2,)))]
+    for b, state, session in zip((block, mamba), states, sessions, strict=False):
+        x = np.broadcast_to(np.float32(0), (ROWS, 1, b.d_model))
+        for call in (b.forward, b.step):
+            with refuses(ValueError, f"[{type(b).__name__}] state.batch_size", str(ROWS), "got 2"):
+                call(x, state)
+        for call in (session.forward, session.step):
+            with refuses(ValueError, "Session] state.batch_size", str(ROWS), "got 2"):
+                call(x)
+        with pytest.raises(MemoryError, match="fits into memory"):
+            b.forward(x)
+    ids = np.broadcast_to(np.int64(1), (ROWS, 1))
+    for call in (model.forward, model.step):
+        with refuses(ValueError, "[CausalLM] state.batch_size", str(ROWS), "got 2"):
+            call(ids, states[2])
+    for call in (model.forward, lambda x: model.generate(x, 1), lambda x: model.forward(x, last_only=True)):
+        with refuses(MemoryError, "[CausalLM] ids", f"({ROWS}, 1)"):
+            call(ids)
+
+
+def test_broadcast_lengths_are_measured_before_they_are_copied(block, model):
+    lengths = np.broadcast_to(np.int64(1), (ROWS,))
+    for thing, x in ((block, case().input(2, 3)), (make("1"), draw((2, 3, 24))), (model, [[1, 2], [3, 4]])):
+        for wrong in (lengths, np.broadcast_to(np.int64(1), (ROWS, 1)), [1]):
+            with refuses(ValueError, f"[{type(thing).__name__}] lengths"):
+                thing.forward(x, lengths=wrong)
 
 
 def test_arguments_of_a_wrong_kind(model):

@@ -10,6 +10,7 @@ import pytest
 
 import isobit
 from isobit import SambaConfig, SambaInference
+from isobit.cli.common import mamba_state_numbers
 
 KINDS = ("mamba3", "attention", "mamba3")
 FIELDS = {"vocab": 40, "d_model": 32, "layers": KINDS, "n_heads": 4, "n_kv_heads": 2, "intermediate": 48}
@@ -108,6 +109,8 @@ def test_steps_pieces_and_ragged_rows_give_the_same_bits():
         "TransformerState",
         "Mamba3State",
     ]
+    held = sum(np.asarray(getattr(state.layers[0], name)).size for name in ("theta", "h", "k", "v"))
+    assert 2 * mamba_state_numbers(model._model.plan) == held
     state = model.allocate_state(2, 21)
     pieces = [np.asarray(model.forward(part, state)) for part in (ids[:, :4], ids[:, 4:])]
     assert np.concatenate(pieces, axis=1).tobytes() == whole.tobytes()

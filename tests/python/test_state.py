@@ -227,6 +227,37 @@ def test_assigned_buffers_are_checked():
     assert snapshot(state) == before
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("window", [0, 4])
+@pytest.mark.parametrize("which", ["k_cache", "v_cache"])
+def test_a_nonfinite_assignment_is_refused(window, which, bad):
+    block, x, state = filled(window)
+    before, right = snapshot(state), block.step(x[:, 5], filled(window)[2])
+    held = getattr(state, which)
+    for used in (0, 2 * 2 * min(5, window or 5) * 8 - 1):
+        buffer = np.array(held)
+        buffer[used] = bad
+        with refuses(ValueError, f"[TransformerState] {which}", "finite", "position"):
+            setattr(state, which, buffer)
+    assert snapshot(state) == before and same(held, getattr(state, which))
+    assert same(block.step(x[:, 5], state), right)
+
+
+def test_the_unused_part_of_an_assigned_buffer_may_hold_anything():
+    block, x, state = filled()
+    right = block.step(x[:, 5], filled()[2])
+    buffer = np.array(state.k_cache)
+    buffer[2 * 2 * 5 * 8 :] = np.nan
+    state.k_cache = buffer
+    assert same(block.step(x[:, 5], state), right)
+
+
+def test_assigned_to_itself():
+    block, x, state = filled()
+    state.k_cache, state.v_cache = state.k_cache, state.v_cache
+    assert same(block.step(x[:, 5], state), block.step(x[:, 5], filled()[2]))
+
+
 @pytest.mark.parametrize("window", [0, 4])
 @pytest.mark.parametrize("which", ["k_cache", "v_cache"])
 def test_a_nonfinite_cache_is_refused(window, which):

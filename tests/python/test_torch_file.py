@@ -10,8 +10,10 @@ import zipfile
 
 import numpy as np
 import pytest
+from support.checkpoints import make_config, random_weights, write_checkpoint
 
 from isobit import _torch_file
+from isobit.cli import main
 from isobit.models import CausalLM
 
 oracle = pytest.importorskip("support.oracle", exc_type=ImportError)
@@ -63,6 +65,93 @@ def test_a_model_in_the_original_format(tmp_path):
     assert np.asarray(loaded.forward(ids)).tobytes() == np.asarray(CausalLM.load(hf).forward(ids)).tobytes()
     (own / "model.safetensors").write_bytes((hf / "model.safetensors").read_bytes())
     assert _torch_file.find(own) is None  # safetensors come first
+
+
+def sharded(folder, shards, **change):
+    """An index and its shards; `change` replaces entries of the weight map."""
+    weight_map = {}
+    for number, tensors in enumerate(shards, 1):
+        file = f"pytorch_model-{number:05}-of-{len(shards):05}.bin"
+        torch.save(tensors, folder / file)
+        weight_map |= dict.fromkeys(tensors, file)
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map | change}))
+    return index
+
+
+def test_a_model_in_shards(tmp_path, capsys):
+    hf, own = tmp_path / "hf", tmp_path / "own"
+    config = make_config("llama")
+    weights = random_weights(config)
+    write_checkpoint(hf, config, weights)
+    own.mkdir()
+    (own / "config.json").write_text(json.dumps(config))
+    names = sorted(weights)
+    tensors = {name: torch.from_numpy(weights[name]) for name in names}
+    index = sharded(own, [{name: tensors[name] for name in names[k::3]} for k in range(3)])
+    assert _torch_file.find(own) == index
+    ids = np.random.default_rng(1).integers(0, config["vocab_size"], (1, 9))
+    expected = np.asarray(CausalLM.load(hf).forward(ids)).tobytes()
+    assert np.asarray(CausalLM.load(own).forward(ids)).tobytes() == expected
+    saved(own, {"other": tensors[names[0]]})  # the index says what belongs to the model
+    assert np.asarray(CausalLM.load(own).forward(ids)).tobytes() == expected
+    assert main(["info", str(own)]) == 0
+    assert capsys.readouterr().out.endswith("can be run if pytorch_model.bin.index.json fits\n")
+    (own / "pytorch_model-00002-of-00003.bin").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"index\.json: .*missing are \['pytorch_model-00002-of-00003"
+    ):
+        CausalLM.load(own)
+
+
+def test_which_shard_a_tensor_is_read_from(tmp_path):
+    one, two, three = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 3.0)
+    first = "pytorch_model-00001-of-00002.bin"
+    index = sharded(tmp_path, [{"a": one, "b": one, "c": three}, {"b": two}])
+    read = _torch_file.read(index)
+    assert {name: np.asarray(values).tolist() for name, values in read.items()} == {
+        "a": [1, 1],
+        "b": [2, 2],
+        "c": [3, 3],
+    }
+    sharded(tmp_path, [{"a": one, "b": one}, {"b": two}], b=first)
+    assert np.asarray(_torch_file.read(index)["b"]).tolist() == [1, 1]
+    sharded(tmp_path, [{"a": one}, {"b": two}], b=first)
+    with pytest.raises(
+        ValueError, match=r"index\.json: expected every tensor in its shard, absent are \['b'\]"
+    ):
+        _torch_file.read(index)
+    sharded(tmp_path, [{"a": one, "x": one}, {"b": two, "x": two}])
+    content = json.loads(index.read_text())
+    del content["weight_map"]["x"]
+    index.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="expected one shard for 'x', got two"):
+        _torch_file.read(index)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"weight_map": []}',
+        '{"weight_map": {"a": 3}}',
+        *(
+            json.dumps({"weight_map": {"a": name}})
+            for name in ("", ".", "..", "../a.bin", "/a", "a\\b", "a\0")
+        ),
+        "[" * 100_000,
+        '{"weight_map": {"a": "a.bin"}',
+        "\ud800",
+        b"\xff\xfe",
+    ],
+)
+def test_hostile_indices(tmp_path, content):
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(ValueError, match=r"\[CausalLM\] .*pytorch_model\.bin\.index\.json: "):
+        _torch_file.read(index)
 
 
 class Call:

@@ -199,6 +199,35 @@ TEST(TransformerState, RefusesNonFiniteEdits) {
 }
 
 // What lies beyond the used part may be anything.
+// An assignment is an edit at once, with or without a holder, and is refused whole.
+TEST(TransformerState, AssignedBuffers) {
+  for (const int64_t window : {0, 4}) {
+    const BlockCase c = small_case(window);
+    const TransformerBlock block = c.block();
+    const std::vector<float> x = c.input(kBatch, 6);
+    for (const bool keys : {true, false}) {
+      TransformerState state = block.allocate_state(kBatch, 8), other = block.allocate_state(kBatch, 8);
+      for (TransformerState* s : {&state, &other}) run(block, x, kBatch, 6, s);
+      std::vector<float> values = keys ? *state.k_cache() : *state.v_cache();
+      for (float& value : values) value += 0.125f;
+      const auto held = keys ? other.k_cache() : other.v_cache();
+      *held = values;
+      keys ? state.set_k_cache(values) : state.set_v_cache(values);
+      ASSERT_TRUE(same_bits(state.keys(), other.keys()));
+      ASSERT_TRUE(same_bits(state.values(), other.values()));
+      values[1] = std::numeric_limits<float>::infinity();
+      const std::string part = keys ? "k_cache" : "v_cache";
+      const auto assign = [&] { keys ? state.set_k_cache(values) : state.set_v_cache(values); };
+      expect_error<ValueError>(assign, {"[TransformerState] " + part, "finite", "batch row 0", "kv head 0",
+                                        window == 0 ? "position 0" : "position 4"});
+      values.pop_back();
+      expect_error<ValueError>(assign, {"[TransformerState] " + part, std::to_string(values.size() + 1)});
+      EXPECT_TRUE(same_bits(state.keys(), other.keys()));
+      EXPECT_TRUE(same_bits(state.values(), other.values()));
+    }
+  }
+}
+
 TEST(TransformerState, SpareCapacityIsNotRead) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> k(kBatch * kHeads * 5 * kHeadDim, kNan);

@@ -101,27 +101,26 @@ def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int
     head = plan.vocab_size * plan.d_model
     layers, kinds = model.projection_elements, plan.layer_kinds
     per_key = 2 * plan.head_dim * sum(kind in ("attention", "both") for kind in kinds)
-    scan_flop, state = _scan(plan)
-    scans = sum(kind in ("mamba", "both") for kind in kinds)
-    flop = 2 * head + tokens * (2 * layers + 2 * per_key * plan.n_heads * keys + scans * scan_flop)
+    scans = common.mamba_layers(plan)
+    flop = 2 * head + tokens * (2 * layers + 2 * per_key * plan.n_heads * keys + scans * _scan_flop(plan))
     integer = _EIGHTHS.get(model.numeric_profile)
     read = (integer or 8 * _BYTES[model.weight_format]) * layers // 8
     read += (integer or 8 * _BYTES[model.embed_format]) * head // 8
-    read += 4 * (per_key * plan.n_kv_heads * keys + scans * state) * batch
+    read += 4 * (per_key * plan.n_kv_heads * keys + scans * common.mamba_state_numbers(plan)) * batch
     return flop * batch, read
 
 
-def _scan(plan: Any) -> tuple[int, int]:
-    """Operations of a Mamba layer's convolution and recurrence for one token; the numbers of its state."""
+def _scan_flop(plan: Any) -> int:
+    """Operations of a Mamba layer's convolution and recurrence for one token."""
     shape = plan.mamba_shape
     if shape is None:
-        return 0, 0
-    cells = shape["channels"] * shape["states"]
+        return 0
     # Each cell: the decay (in version 1 a product and exp, counted as one), a product or two, two
     # multiply-adds; version 3 has three for each rank.
-    per_cell = {1: 8, 2: 5, 3: 1 + 6 * shape["rank"]}[shape["version"]]
-    conv = shape["conv_channels"] * shape["conv_width"]
-    return cells * per_cell + 2 * conv, cells + conv
+    per_cell: int = {1: 8, 2: 5, 3: 1 + 6 * shape["rank"]}[shape["version"]]
+    conv: int = shape["conv_channels"] * shape["conv_width"]
+    cells: int = shape["channels"] * shape["states"]
+    return cells * per_cell + 2 * conv
 
 
 def _ids(model: CausalLM, length: int) -> list[list[int]]:

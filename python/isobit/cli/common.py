@@ -17,7 +17,7 @@ from typing import Any
 import isobit
 from isobit._modes import PROFILES
 from isobit.lowbit import FORMATS
-from isobit.models import CausalLM
+from isobit.models import CausalLM, ModelPlan
 
 _BAR_WIDTH = 30
 # C0, DEL, C1, which a terminal obeys, and lone surrogates, which it cannot be sent.
@@ -51,6 +51,22 @@ def add_profile_argument(parser: argparse.ArgumentParser) -> None:
         choices=PROFILES,
         help="arithmetic of the matrix products; default: ISOBIT_NUMERIC_PROFILE, else fp32_v1",
     )
+
+
+def mamba_state_numbers(plan: ModelPlan) -> int:
+    """What a sequence keeps in one Mamba layer, whatever its length: the recurrent state and, in versions 1
+    and 2, the window of the convolution, in version 3 the angles and the last token's key and input."""
+    shape = plan.mamba_shape
+    if shape is None:
+        return 0
+    numbers = shape["channels"] * shape["states"]
+    if shape["version"] < 3:
+        return numbers + shape["conv_channels"] * shape["conv_width"]
+    return numbers + shape["heads"] * (shape["angles"] + shape["rank"] * shape["states"] + shape["head_dim"])
+
+
+def mamba_layers(plan: ModelPlan) -> int:
+    return sum(kind in ("mamba", "both") for kind in plan.layer_kinds)
 
 
 def apply_runtime_arguments(arguments: argparse.Namespace) -> None:

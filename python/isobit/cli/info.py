@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from isobit import _torch_file
 from isobit.cli import common
 from isobit.models import CausalLM, Checkpoint, HFConfig, ModelPlan, UnsupportedModel, plan_for
 
@@ -43,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 def describe(
     directory: str | Path, weight_format: str = "float32", embed_format: str = "float32"
 ) -> dict[str, Any]:
-    """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can."""
+    """Everything `isobit info` says. `problems` lists why the model cannot be run; empty when it can.
+
+    Of weights that are pickled, `not_described`, only loading says whether they fit.
+    """
     config = HFConfig.from_json(directory)
     facts: dict[str, Any] = {"model_type": config.model_type, "problems": []}
     plan = None
@@ -52,6 +56,8 @@ def describe(
         facts |= _plan_facts(plan)
     except UnsupportedModel as error:
         facts["problems"].append(str(error))
+    if (pickled := _torch_file.find(Path(directory))) is not None:
+        return facts | {"not_described": pickled.name}
     try:
         checkpoint = Checkpoint.open(directory)
     except FileNotFoundError as error:
@@ -63,7 +69,6 @@ def describe(
             "weight_format": weight_format,
             "embed_format": embed_format,
             "memory_bytes": _memory_bytes(plan, checkpoint, weight_format, embed_format),
-            "state_bytes": _state_bytes(plan, checkpoint),
         }
     kinds = {name: _kind(checkpoint, name)[0] for name in checkpoint.names()}
     unread = [name for name, dtype in kinds.items() if dtype not in (*_READ_DTYPES, *_BLOCK_BYTES)]
@@ -94,25 +99,8 @@ def _plan_facts(plan: ModelPlan) -> dict[str, Any]:
         "sizes": {name: getattr(plan, name) for name in _SIZES},
         "layer_groups": groups,
         "cache_bytes_per_token": cache,
+        "state_bytes": 4 * common.mamba_layers(plan) * common.mamba_state_numbers(plan),
     }
-
-
-def _state_bytes(plan: ModelPlan, checkpoint: Checkpoint) -> int:
-    """What a sequence keeps in Mamba 1 and 2 layers, whatever its length: their states and windows."""
-    names = set(checkpoint.names())
-    floats = 0
-    for i in range(plan.n_layers):
-        sources = {key: name for key, name, _ in plan.layer_weights(i)}
-        needed = [sources.get(key) for key in ("out_proj.weight", "conv1d.weight", "A_log")]
-        if not names.issuperset(needed):
-            continue
-        out, conv, a_log = (checkpoint.info(name).shape for name in needed if name is not None)
-        if (len(out), len(conv), len(a_log)) not in ((2, 3, 1), (2, 3, 2)):
-            continue
-        groups = plan.layer_kwargs(i).get("n_groups", 1)
-        states = a_log[1] if len(a_log) == 2 else (conv[0] - out[1]) // (2 * groups)
-        floats += out[1] * states + conv[0] * conv[2]
-    return 4 * floats
 
 
 def _kind(checkpoint: Checkpoint, name: str) -> tuple[str, int]:
@@ -175,7 +163,7 @@ def _as_text(facts: dict[str, Any]) -> str:
             lines.append(f"in memory   {facts['memory_bytes'] / 2**20:,.1f} MiB as {_formats(facts)}")
         if facts["cache_bytes_per_token"]:
             lines.append(f"cache       {facts['cache_bytes_per_token'] / 2**10:,.1f} KiB a token")
-        if facts.get("state_bytes"):
+        if facts["state_bytes"]:
             lines.append(f"state       {facts['state_bytes'] / 2**10:,.1f} KiB a sequence")
         absent = [name for name in ("n_heads", "n_kv_heads", "head_dim") if not facts["sizes"][name]]
         lines += [f"{name:<24}{value}" for name, value in facts["sizes"].items() if name not in absent]
@@ -185,5 +173,6 @@ def _as_text(facts: dict[str, Any]) -> str:
     if facts.get("not_read"):
         lines.append(f"not read    {', '.join(facts['not_read'][:5])}")
     lines += [f"problem     {problem}" for problem in facts["problems"]]
-    lines.append("can be run" if not facts["problems"] else "cannot be run")
+    fits = f" if {facts['not_described']} fits" if "not_described" in facts else ""
+    lines.append("cannot be run" if facts["problems"] else f"can be run{fits}")
     return "\n".join(map(common.visible, lines))  # names and types are the file's own

@@ -2,7 +2,9 @@
 """Turns a GGUF file into a Hugging Face checkpoint directory: config, weights, tokenizer, generation
 settings.
 
-The directory appears complete or not at all: it is built beside its final place and renamed.
+The directory appears complete or not at all: it is built beside its final place and renamed. What a killed
+conversion leaves there, `.OUT.<12 hex digits>.partial` or `.old`, is taken away by the next one to the same
+place; an `.old` without its successor is the earlier result and comes back.
 """
 
 from __future__ import annotations
@@ -46,17 +48,19 @@ def convert(
     Quantised tensors are decoded to float32; F32, F16 and BF16 keep their type. With keep_quantized the
     matrices of Q8_0, Q4_0 and Q4_1 keep their blocks, which only isobit reads: numeric_profile="int8x32_v1"
     multiplies by them as they are, any other loads what they decode to. An existing `out` is refused
-    unless `force`, which replaces it only once the new directory is complete. ValueError names what a file
+    unless `force`, which replaces it only once the new directory is complete and keeps its mode. A symbolic
+    link is followed. ValueError names what a file
     lacks or what is not supported. `progress` is called with (bytes written, bytes in all).
     """
-    target = Path(os.path.abspath(out))
+    target = Path(os.path.realpath(out))
+    _clean(target)
     _check_target(target, force)
     try:
         _convert(gguf_path, target, force, keep_quantized, progress)
     except OSError as error:  # a write to a full disk does not say where
         error.filename = error.filename or str(target)
         raise
-    return target
+    return Path(os.path.abspath(out))
 
 
 def _convert(
@@ -95,6 +99,8 @@ def _parents(target: Path) -> Iterator[None]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield
+        for folder in missing:
+            _sync_directory(folder.parent)
     except BaseException:
         for folder in missing:
             with suppress(OSError):
@@ -102,18 +108,25 @@ def _parents(target: Path) -> Iterator[None]:
         raise
 
 
+def _clean(target: Path) -> None:
+    """Takes away what killed processes left beside `target`. A folder that one works on is locked."""
+    left_behind = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{12}\.(partial|old)")
+    for path in list(target.parent.iterdir()) if target.parent.is_dir() else []:
+        match = left_behind.fullmatch(path.name)
+        if match is None or not path.is_dir() or path.is_symlink():
+            continue
+        with suppress(FileNotFoundError), _locked(path) as is_ours:
+            if not is_ours or (match[1] == "old" and _others(path)):
+                continue
+            if match[1] == "old" and not os.path.lexists(target):
+                path.rename(target)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+
+
 @contextmanager
 def _building(target: Path) -> Iterator[Path]:
-    """A folder beside `target` for the time of the work.
-
-    It is locked, so that one that a killed process left behind is known by its lock being free.
-    """
-    left_behind = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{12}\.partial")
-    for path in target.parent.iterdir():
-        if left_behind.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-            with _locked(path) as is_ours:
-                if is_ours:
-                    shutil.rmtree(path, ignore_errors=True)
+    """A folder beside `target` for the time of the work."""
     building = target.parent / f".{target.name}.{secrets.token_hex(6)}.partial"
     building.mkdir()
     try:
@@ -138,16 +151,20 @@ def _locked(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
+def _others(folder: Path) -> list[str]:
+    """What a folder holds beside a converted model."""
+    return sorted(path.name for path in folder.iterdir() if path.name not in _FILES)
+
+
 def _check_target(target: Path, force: bool) -> None:
     if not os.path.lexists(target):
         return
     if not force:
         raise FileExistsError(f"[convert] OUT: expected a path that does not exist, or --force, got {target}")
     # --force replaces an earlier result, never some other directory that happens to have the name.
-    if not target.is_dir() or target.is_symlink():
+    if not target.is_dir():
         raise ValueError(f"[convert] OUT: expected a directory to replace, got {target}")
-    others = sorted(path.name for path in target.iterdir() if path.name not in _FILES)
-    if others:
+    if others := _others(target):
         raise ValueError(
             f"[convert] OUT: expected a converted directory to replace, got one with {others[0]}"
         )
@@ -155,18 +172,20 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _put_in_place(building: Path, target: Path, force: bool) -> None:
     """Renames; with `force` the old directory makes room first and comes back if the second rename fails."""
-    old = None
-    if force and target.exists():
-        old = building.with_suffix(".old")
-        target.rename(old)
-    try:
+    if not force or not target.exists():
         building.rename(target)
-    except OSError:
-        if old is not None:
+        _sync_directory(target.parent)
+        return
+    old = building.with_suffix(".old")
+    shutil.copymode(target, building)
+    with _locked(target):
+        target.rename(old)
+        try:
+            building.rename(target)
+        except OSError:
             old.rename(target)
-        raise
-    _sync_directory(target.parent)
-    if old is not None:
+            raise
+        _sync_directory(target.parent)
         shutil.rmtree(old)
 
 
