@@ -27,12 +27,12 @@ void fill(float* x, int64_t n, uint32_t seed) {
 
 void layer_shapes(benchmark::internal::Benchmark* b) {
   const std::pair<int64_t, int64_t> layers[] = {
-      {960, 576},   {576, 576},   {3072, 576},   {576, 1536},     // SmolLM2-135M
-      {4096, 1024}, {1024, 2048}, {6144, 1024},  {1024, 3072},    // Qwen3-0.6B
-      {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};  // Llama-3-8B
+      {98304, 576}, {960, 576},   {576, 576},    {3072, 576},  {576, 1536},  // SmolLM2-135M
+      {4096, 1024}, {1024, 2048}, {6144, 1024},  {1024, 3072},               // Qwen3-0.6B
+      {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};             // Llama-3-8B
   b->ArgNames({"N", "K", "M"});
   for (const auto& [n, k] : layers)
-    for (const int64_t m : {1, 4, 8, 16, 64, 512}) b->Args({n, k, m});
+    for (const int64_t m : {1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 512}) b->Args({n, k, m});
 }
 
 namespace {
@@ -83,6 +83,32 @@ void matmul(benchmark::State& state) {
   report_product(state);
 }
 
+void matmul_bf16(benchmark::State& state) {
+  const FpEnv environment;
+  const int64_t n = state.range(0), k = state.range(1), m = state.range(2);
+  AlignedBuffer a(m * k), w((n + 31) / 32 * 16 * k), c(m * n), scratch(32 * k);
+  fill(a.data(), a.size(), 1);
+  const KernelTable& table = kernels::active_table();
+  const uint16_t* panels = reinterpret_cast<const uint16_t*>(w.data());
+  for (int64_t i = 0; i < w.size(); ++i) reinterpret_cast<uint32_t*>(w.data())[i] = 0x3f803f80;
+  for (auto _ : state) table.matmul_bf16(a.data(), k, m, panels, k, n, nullptr, c.data(), n, scratch.data());
+  report(state, 2.0 * static_cast<double>(n * k * m), 2.0 * static_cast<double>(n * k));
+}
+
+void matmul_int8(benchmark::State& state) {
+  const FpEnv environment;
+  const int64_t n = state.range(0), k = state.range(1), m = state.range(2);
+  AlignedBuffer a(m * k), w((n + 63) / 64 * 16 * k), c(m * n), scratch(32 * k), scales((n + 31) / 32 * 32);
+  fill(a.data(), a.size(), 1);
+  fill(scales.data(), scales.size(), 1);
+  const KernelTable& table = kernels::active_table();
+  const int8_t* panels = reinterpret_cast<const int8_t*>(w.data());
+  for (int64_t i = 0; i < w.size(); ++i) reinterpret_cast<uint32_t*>(w.data())[i] = 0x3f803f80;
+  for (auto _ : state)
+    table.matmul_int8(a.data(), k, m, panels, scales.data(), k, n, nullptr, c.data(), n, scratch.data());
+  report(state, 2.0 * static_cast<double>(n * k * m), 1.0 * static_cast<double>(n * k));
+}
+
 void attention(benchmark::State& state) {
   const FpEnv environment;
   const int64_t length = state.range(0), hd = state.range(1), group = state.range(2), n_pos = state.range(3);
@@ -118,6 +144,8 @@ void attention(benchmark::State& state) {
 }
 
 BENCHMARK(matmul)->Name("isobit")->Apply(layer_shapes);
+BENCHMARK(matmul_bf16)->Name("bf16")->Apply(layer_shapes);
+BENCHMARK(matmul_int8)->Name("int8")->Apply(layer_shapes);
 BENCHMARK(attention)
     ->ArgNames({"L", "head_dim", "group", "n_pos"})
     ->Args({512, 64, 3, 16})

@@ -72,7 +72,7 @@ std::shared_ptr<CarriedBy<Block>> read_state(nanobind::handle object, const std:
 template <class Block>
 Array run(const Block& block, nanobind::handle x, CarriedBy<Block>* state, nanobind::handle lengths,
           bool one_token, const std::string& op) {
-  StridedView view = require_float32_view(x, op, "x");
+  StridedView view = require_array(x, op, "x", DType::F32);
   const std::vector<int64_t> shape = view.shape;
   const std::string d = std::to_string(block.d_model());
   const bool flat = one_token && shape.size() == 2;

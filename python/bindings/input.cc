@@ -230,22 +230,23 @@ StridedView require_array(nb::handle object, const std::string& op, const std::s
   return std::move(*view);
 }
 
+StridedView require_array(nb::handle object, const std::string& op, const std::string& argument, DType dtype,
+                          size_t rank) {
+  StridedView view = require_array(object, op, argument);
+  if (view.dtype != dtype)
+    throw TypeError(
+        message(op, argument, std::string("dtype ") + dtype_info(dtype)->name, dtype_name(view.dtype)));
+  if (rank != 0 && view.shape.size() != rank)
+    throw ValueError(
+        message(op, argument, "rank " + std::to_string(rank), "shape " + shape_text(view.shape)));
+  return view;
+}
+
 StridedView made_contiguous(StridedView view) {
   const bool aligned =
       reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(itemsize(view.dtype)) == 0;
   if (aligned && view.c_contiguous()) return view;
   return Array::copy_of(view);
-}
-
-StridedView require_float32_view(nb::handle object, const std::string& op, const std::string& argument) {
-  StridedView view = require_array(object, op, argument);
-  if (view.dtype != DType::F32)
-    throw TypeError(message(op, argument, "dtype float32", dtype_name(view.dtype)));
-  return view;
-}
-
-StridedView require_float32(nb::handle object, const std::string& op, const std::string& argument) {
-  return made_contiguous(require_float32_view(object, op, argument));
 }
 
 std::string bytes_of(std::initializer_list<int64_t> extents) {

@@ -20,15 +20,13 @@ std::optional<StridedView> read_array(nanobind::handle object, const std::string
 
 /// As read_array, but a TypeError naming the object's type when it is not array-like.
 StridedView require_array(nanobind::handle object, const std::string& op, const std::string& argument);
+/// The same for one element type and, unless it is 0, one rank; else TypeError or ValueError.
+StridedView require_array(nanobind::handle object, const std::string& op, const std::string& argument,
+                          DType dtype, size_t rank = 0);
 
-/// A contiguous and element-aligned row-major view: the same memory where possible, else a copy.
+/// A contiguous and element-aligned row-major view: the same memory where possible, else a copy. Shapes are
+/// checked before: a broadcast array can say that it is larger than all memory.
 StridedView made_contiguous(StridedView view);
-
-/// float32 as it lies; TypeError for another element type. For checks of the shape before anything is copied.
-StridedView require_float32_view(nanobind::handle object, const std::string& op, const std::string& argument);
-
-/// float32, as made_contiguous; TypeError for another element type.
-StridedView require_float32(nanobind::handle object, const std::string& op, const std::string& argument);
 
 /// "N bytes" of float32 of the extents, for messages.
 std::string bytes_of(std::initializer_list<int64_t> extents);

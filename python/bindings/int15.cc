@@ -28,19 +28,8 @@ struct Codes {
   std::vector<int32_t> exponents;
 };
 
-StridedView require(nb::handle object, const std::string& op, const std::string& name, DType dtype,
-                    size_t rank) {
-  const StridedView view = made_contiguous(require_array(object, op, name));
-  if (view.dtype != dtype)
-    throw TypeError(
-        message(op, name, std::string("dtype ") + dtype_info(dtype)->name, dtype_name(view.dtype)));
-  if (view.shape.size() != rank)
-    throw ValueError(message(op, name, "rank " + std::to_string(rank), "shape " + shape_text(view.shape)));
-  return view;
-}
-
 Codes quantized(nb::handle object, const std::string& op, const std::string& name) {
-  const StridedView x = require(object, op, name, DType::F32, 2);
+  const StridedView x = made_contiguous(require_array(object, op, name, DType::F32, 2));
   Codes c{x.shape[0], x.shape[1], {}, {}};
   c.codes.resize(static_cast<size_t>(c.rows * c.k));
   c.exponents.resize(static_cast<size_t>(c.rows));
@@ -51,9 +40,10 @@ Codes quantized(nb::handle object, const std::string& op, const std::string& nam
 
 Codes joined(nb::handle hi_object, nb::handle lo_object, nb::handle exponent_object, const std::string& op,
              const std::string& name) {
-  const StridedView hi = require(hi_object, op, name + " hi", DType::I8, 2);
-  const StridedView lo = require(lo_object, op, name + " lo", DType::I8, 2);
-  const StridedView exponents = require(exponent_object, op, name + " exponents", DType::I32, 1);
+  const StridedView hi = made_contiguous(require_array(hi_object, op, name + " hi", DType::I8, 2));
+  const StridedView lo = made_contiguous(require_array(lo_object, op, name + " lo", DType::I8, 2));
+  const StridedView exponents =
+      made_contiguous(require_array(exponent_object, op, name + " exponents", DType::I32, 1));
   if (lo.shape != hi.shape)
     throw ValueError(message(op, name + " lo", "shape " + shape_text(hi.shape), shape_text(lo.shape)));
   if (exponents.shape[0] != hi.shape[0])

@@ -22,28 +22,28 @@ namespace {
 
 constexpr const char* kOp = "linalg.matmul";
 
-/// A matrix as rows that lie behind each other, of its transpose where that is asked for.
-StridedView rows_of(nb::handle object, const char* name, bool transposed) {
-  StridedView view = require_array(object, kOp, name);
-  if (view.dtype != DType::F32) throw TypeError(message(kOp, name, "dtype float32", dtype_name(view.dtype)));
-  if (view.shape.size() != 2)
-    throw ValueError(message(kOp, name, "rank 2", "shape " + shape_text(view.shape)));
+/// A matrix, or its transpose where that is asked for, as it lies.
+StridedView matrix_of(nb::handle object, const char* name, bool transposed) {
+  StridedView view = require_array(object, kOp, name, DType::F32, 2);
   if (transposed) {
     std::swap(view.shape[0], view.shape[1]);
     std::swap(view.strides[0], view.strides[1]);
   }
-  return made_contiguous(std::move(view));
+  return view;
 }
 
 nb::object matmul(nb::handle a_object, nb::handle b_object, bool transpose_a, bool transpose_b,
                   nb::handle out_object) {
-  const StridedView a = rows_of(a_object, "a", transpose_a), b = rows_of(b_object, "b", !transpose_b);
+  StridedView a = matrix_of(a_object, "a", transpose_a), b = matrix_of(b_object, "b", !transpose_b);
   const int64_t m = a.shape[0], n = b.shape[0], k = a.shape[1];
   if (b.shape[1] != k)
     throw ValueError(message(kOp, "b", std::to_string(k) + " as the extent that is summed, as a has",
                              std::to_string(b.shape[1])));
   const std::optional<StridedView> out = read_out(out_object, kOp, {m, n});
   Array result = Array::empty(DType::F32, {m, n});
+  a = made_contiguous(
+      std::move(a));  // only now: a broadcast matrix can say that it is larger than all memory
+  b = made_contiguous(std::move(b));
   {
     nb::gil_scoped_release release;
     isobit::matmul(reinterpret_cast<const float*>(a.data), m, reinterpret_cast<const float*>(b.data), n, k,
@@ -57,8 +57,7 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, bool transpose_a, bo
 std::optional<StridedView> read_out(nb::handle object, const std::string& op,
                                     const std::vector<int64_t>& shape) {
   if (object.is_none()) return std::nullopt;
-  StridedView out = require_array(object, op, "out");
-  if (out.dtype != DType::F32) throw TypeError(message(op, "out", "dtype float32", dtype_name(out.dtype)));
+  StridedView out = require_array(object, op, "out", DType::F32);
   const std::string expected = "a writable row-major array of shape " + shape_text(shape);
   if (out.shape != shape) throw ValueError(message(op, "out", expected, "shape " + shape_text(out.shape)));
   if (out.readonly) throw ValueError(message(op, "out", expected, "a read-only one"));

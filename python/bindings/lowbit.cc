@@ -24,23 +24,12 @@ T* values(const StridedView& view) {
   return reinterpret_cast<T*>(view.data);
 }
 
-StridedView require(nb::handle object, const std::string& op, const std::string& name, DType dtype,
-                    size_t rank = 0) {
-  const StridedView view = made_contiguous(require_array(object, op, name));
-  if (view.dtype != dtype)
-    throw TypeError(
-        message(op, name, std::string("dtype ") + dtype_info(dtype)->name, dtype_name(view.dtype)));
-  if (rank != 0 && view.shape.size() != rank)
-    throw ValueError(message(op, name, "rank " + std::to_string(rank), "shape " + shape_text(view.shape)));
-  return view;
-}
-
 std::string named(const std::string& name, const char* part) {
   return name.empty() ? part : name + " " + part;
 }
 
 Array round_to_bf16(nb::handle object, const std::string& op, const std::string& name) {
-  const StridedView x = require(object, op, name, DType::F32);
+  const StridedView x = made_contiguous(require_array(object, op, name, DType::F32));
   Array bits = Array::empty(DType::U16, x.shape);
   nb::gil_scoped_release release;
   if (isobit::round_to_bf16(values<float>(x), x.size(), values<uint16_t>(bits)) != x.size())
@@ -50,14 +39,14 @@ Array round_to_bf16(nb::handle object, const std::string& op, const std::string&
 }
 
 Array widen_bf16(nb::handle object, const std::string& op) {
-  const StridedView bits = require(object, op, "bits", DType::U16);
+  const StridedView bits = made_contiguous(require_array(object, op, "bits", DType::U16));
   Array x = Array::empty(DType::F32, bits.shape);
   isobit::widen_bf16(values<uint16_t>(bits), bits.size(), values<float>(x));
   return x;
 }
 
 nb::tuple quantize_int8(nb::handle object, const std::string& op, const std::string& name) {
-  const StridedView x = require(object, op, name, DType::F32, 2);
+  const StridedView x = made_contiguous(require_array(object, op, name, DType::F32, 2));
   const int64_t rows = x.shape[0], k = x.shape[1];
   Array codes = Array::empty(DType::I8, x.shape), exponents = Array::empty(DType::I32, {rows});
   {
@@ -75,8 +64,10 @@ nb::tuple quantize_int8(nb::handle object, const std::string& op, const std::str
 
 Array widen_int8(nb::handle code_object, nb::handle exponent_object, const std::string& op,
                  const std::string& name) {
-  const StridedView codes = require(code_object, op, named(name, "codes"), DType::I8, 2);
-  const StridedView exponents = require(exponent_object, op, named(name, "exponents"), DType::I32, 1);
+  const StridedView codes =
+      made_contiguous(require_array(code_object, op, named(name, "codes"), DType::I8, 2));
+  const StridedView exponents =
+      made_contiguous(require_array(exponent_object, op, named(name, "exponents"), DType::I32, 1));
   const int64_t rows = codes.shape[0], k = codes.shape[1];
   if (exponents.shape[0] != rows)
     throw ValueError(message(op, named(name, "exponents"),

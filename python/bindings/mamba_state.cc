@@ -32,9 +32,9 @@ namespace {
 std::string op_of(int version) { return "Mamba" + std::to_string(version) + "State"; }
 std::string op_of(const MambaCore& core) { return op_of(core.impl->shape().version); }
 
-// float32 and contiguous, of the given rank.
+// float32 of the given rank.
 StridedView read_part(nb::handle object, const std::string& op, const char* name, size_t rank) {
-  StridedView view = require_float32(object, op, name);
+  StridedView view = require_array(object, op, name, DType::F32);
   bool positive = view.shape.size() == rank;
   for (const int64_t n : view.shape) positive = positive && n > 0;
   if (!positive)
@@ -43,19 +43,21 @@ StridedView read_part(nb::handle object, const std::string& op, const char* name
   return view;
 }
 
+// The shape is checked before anything is copied.
+void set_buffer(MambaCore& core, const std::string& name, const StridedView& given) {
+  const std::vector<int64_t> wanted = core.impl->buffer_shape(name);
+  if (given.shape != wanted)
+    throw ValueError(message(op_of(core), name, "shape " + shape_text(wanted), shape_text(given.shape)));
+  const StridedView view = made_contiguous(given);
+  core.impl->set_buffer(name, {reinterpret_cast<const float*>(view.data), static_cast<size_t>(view.size())});
+}
+
 template <size_t N>
 std::shared_ptr<MambaCore> make_core(const MambaShape& shape, int64_t batch, const char* const (&names)[N],
                                      const StridedView (&views)[N]) {
   auto core = std::make_shared<MambaCore>();
   core->impl = std::make_shared<isobit::MambaState>(shape, batch);
-  for (size_t i = 0; i < N; ++i) {
-    const std::vector<int64_t> wanted = core->impl->buffer_shape(names[i]);
-    if (views[i].shape != wanted)
-      throw ValueError(
-          message(op_of(shape.version), names[i], "shape " + shape_text(wanted), shape_text(views[i].shape)));
-    core->impl->set_buffer(
-        names[i], {reinterpret_cast<const float*>(views[i].data), static_cast<size_t>(views[i].size())});
-  }
+  for (size_t i = 0; i < N; ++i) set_buffer(*core, names[i], views[i]);
   return core;
 }
 
@@ -82,9 +84,8 @@ std::shared_ptr<MambaCore> make2(nb::handle window, nb::handle h) {
 
 std::shared_ptr<MambaCore> make3(nb::handle theta, nb::handle h, nb::handle k, nb::handle v) {
   const StridedView state = read_part(h, op_of(3), "h", 4), angles = read_part(theta, op_of(3), "theta", 3);
-  StridedView keys = require_float32(k, op_of(3), "k");
-  const size_t axes = keys.shape.size() == 4 ? 4 : 3;
-  keys = read_part(k, op_of(3), "k", axes);
+  const size_t axes = require_array(k, op_of(3), "k", DType::F32).shape.size() == 4 ? 4 : 3;
+  const StridedView keys = read_part(k, op_of(3), "k", axes);
   const StridedView views[] = {angles, state, keys, read_part(v, op_of(3), "v", 3)};
   const auto& s = state.shape;
   return make_core({.version = 3,
@@ -113,11 +114,7 @@ Array get(const MambaStateObject& self, const std::string& name) {
 void set(const MambaStateObject& self, const std::string& name, nb::handle object) {
   MambaCore& core = *self.core;
   InUse use(core.in_use, op_of(core));
-  const StridedView view = require_float32(object, op_of(core), name);
-  const std::vector<int64_t> wanted = core.impl->buffer_shape(name);
-  if (view.shape != wanted)
-    throw ValueError(message(op_of(core), name, "shape " + shape_text(wanted), shape_text(view.shape)));
-  core.impl->set_buffer(name, {reinterpret_cast<const float*>(view.data), static_cast<size_t>(view.size())});
+  set_buffer(core, name, require_array(object, op_of(core), name, DType::F32));
 }
 
 MambaCore copy_core(const MambaCore& source) {

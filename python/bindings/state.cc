@@ -34,9 +34,7 @@ Array share(const std::shared_ptr<std::vector<float>>& buffer) {
 
 // float32, one axis, exactly `size` elements; never a silent conversion or copy of strided memory.
 StridedView read_buffer(nb::handle object, const char* argument, int64_t size) {
-  StridedView view = require_array(object, kOp, argument);
-  if (view.dtype != DType::F32)
-    throw TypeError(message(kOp, argument, "dtype float32", dtype_name(view.dtype)));
+  StridedView view = require_array(object, kOp, argument, DType::F32);
   if (view.shape != std::vector<int64_t>{size})
     throw ValueError(message(kOp, argument, "shape " + shape_text({size}), shape_text(view.shape)));
   if (!view.c_contiguous()) throw ValueError(message(kOp, argument, "C-contiguous memory", "a strided view"));

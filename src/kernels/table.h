@@ -13,7 +13,18 @@ namespace isobit::kernels {
 constexpr int64_t kBlock = 256;    // contract 2: blocks of 256 at multiples of 256 of the absolute index
 constexpr int64_t kPanel = 32;     // outputs of a weight panel
 constexpr int64_t kKeyPanel = 16;  // positions of a key panel
+constexpr int64_t kInt8Panel = 64;
 constexpr int kMaxTreeLevels = 40;
+
+/// Where W[n][i] of [N, k] lies in panels of fewer bits, in which a word of 32 bits holds what outputs j, 16
+/// + j,
+/// ... of a panel have in common: [ceil(N/32)][k][16][2] of bfloat16, [ceil(N/64)][k][16][4] of int8.
+inline int64_t bf16_index(int64_t n, int64_t i, int64_t k) {
+  return (n / kPanel * k + i) * kPanel + n % 16 * 2 + n % kPanel / 16;
+}
+inline int64_t int8_index(int64_t n, int64_t i, int64_t k) {
+  return (n / kInt8Panel * k + i) * kInt8Panel + n % 16 * 4 + n % kInt8Panel / 16;
+}
 
 /// Functions of one number (contract 5), for arrays.
 enum class Unary : int {
@@ -231,8 +242,8 @@ struct KernelTable {
   /// c[m*ldc + n] = DOT(a[m], w[n], k) (+ bias[n] if bias), m < rows, n < cols; panels: of these cols.
   void (*matmul)(const float* a, int64_t lda, int64_t rows, const float* panels, int64_t k, int64_t cols,
                  const float* bias, float* c, int64_t ldc);
-  /// The same bits from panels of bfloat16, or of int8 codes with one scale for each output (contract 8),
-  /// which is 0 in the columns past N. scratch: k * 32 floats.
+  /// The same bits from panels of bfloat16 (bf16_index), or of int8 codes (int8_index) with one scale for
+  /// each output (contract 8), which is 0 in the columns past N. scratch: k * 32 floats.
   void (*matmul_bf16)(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k,
                       int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
   void (*matmul_int8)(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,

@@ -64,15 +64,18 @@ void run_matmul(const KernelTable& table, Sha256& hash) {
 void run_matmul_stored(const KernelTable& table, WeightFormat format, Sha256& hash) {
   constexpr int64_t kInner = 777, kCols = 70, kPanels = 3, kElements = kPanels * kernels::kPanel * kInner;
   std::vector<uint16_t> bits(kElements);
-  std::vector<int8_t> codes(kElements);
+  std::vector<int8_t> codes((kCols + kernels::kInt8Panel - 1) / kernels::kInt8Panel * kernels::kInt8Panel *
+                            kInner);
   std::vector<float> scales(kPanels * kernels::kPanel);
   for (int64_t p = 0; p < kElements; ++p) {
     const int64_t column = p / (kInner * kernels::kPanel) * kernels::kPanel + p % kernels::kPanel;
     if (column >= kCols) continue;
     const auto at = static_cast<size_t>(p);
     const float x = synthetic::value(16, at);
-    bits[at] = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
-    codes[at] = static_cast<int8_t>(x * 127.0f);
+    const int64_t i = p / kernels::kPanel % kInner;
+    bits[static_cast<size_t>(kernels::bf16_index(column, i, kInner))] =
+        static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+    codes[static_cast<size_t>(kernels::int8_index(column, i, kInner))] = static_cast<int8_t>(x * 127.0f);
     scales[static_cast<size_t>(column)] =
         std::bit_cast<float>((127u - static_cast<uint32_t>(column) % 9) << 23);
   }

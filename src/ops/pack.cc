@@ -18,6 +18,20 @@ using kernels::kPanel;
 
 int64_t panels_of(int64_t n) { return (n + kPanel - 1) / kPanel; }
 
+// What panels of [n, k] in a format take.
+int64_t panel_floats(WeightFormat format, int64_t n, int64_t k) {
+  const int64_t columns = checked_mul(panels_of(n), kPanel);
+  switch (format) {
+    case WeightFormat::kFloat32:
+      return checked_mul(columns, k);
+    case WeightFormat::kBfloat16:
+      return checked_mul(columns / 2, k);
+    case WeightFormat::kInt8:
+      return checked_mul((n + kernels::kInt8Panel - 1) / kernels::kInt8Panel * kernels::kInt8Panel / 4, k);
+  }
+  return 0;
+}
+
 // Whether the values can be read where they are; a file may place them at any byte.
 bool is_float_array(const TensorView& t) {
   return t.dtype == DType::F32 && reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0;
@@ -83,13 +97,13 @@ class Stack {
   int64_t k_;
 };
 
-// panel[i][j] = rows[j][i]; the columns past `count` stay as they are.
-template <typename T>
-void transpose(const T* rows, int64_t count, int64_t k, T* panel) {
+// panels[index(first + j, i, k)] = rows[j][i].
+template <auto index, typename T>
+void place(const T* rows, int64_t first, int64_t count, int64_t k, T* panels) {
   constexpr int64_t kStep = 64;
   for (int64_t i0 = 0; i0 < k; i0 += kStep)
     for (int64_t j = 0; j < count; ++j)
-      for (int64_t i = i0; i < std::min(i0 + kStep, k); ++i) panel[i * kPanel + j] = rows[j * k + i];
+      for (int64_t i = i0; i < std::min(i0 + kStep, k); ++i) panels[index(first + j, i, k)] = rows[j * k + i];
 }
 
 std::vector<uint16_t> rounded_to_bf16(const Stack& stack, const float* rows, int64_t first, int64_t count,
@@ -113,7 +127,7 @@ void pack_int8(const float* rows, int64_t first, int64_t count, PackedMatrix& w)
     const int8_t one = 1;
     widen_int8(&one, 1, e, w.scales.data() + first + j);
   }
-  transpose(codes.data(), count, w.k, w.int8() + first * w.k);
+  place<kernels::int8_index>(codes.data(), first, count, w.k, w.int8());
 }
 
 // What the rows widen to once they were stored in a format.
@@ -156,8 +170,6 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   w.kept = common_blocks(parts, format, profile);
   w.k = parts.front().shape[1];
   for (const TensorView& part : parts) w.n += part.shape[0];
-  const int64_t columns = checked_mul(panels_of(w.n), kPanel), values = checked_mul(columns, w.k);
-  const int64_t per_float = format == WeightFormat::kFloat32 ? 1 : format == WeightFormat::kBfloat16 ? 2 : 4;
   static SlabPool pool;
   if (w.is_integer()) {
     expect(profile != NumericProfile::kFixed15V1 || w.k <= kernels::kMaxIntegerK, who, names.front(),
@@ -165,8 +177,8 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
            std::to_string(w.k));
     allocate_integer_panels(w, pool);
   } else {
-    w.panels = pool.take(values / per_float);
-    if (format == WeightFormat::kInt8) w.scales = pool.take(columns);
+    w.panels = pool.take(panel_floats(format, w.n, w.k));
+    if (format == WeightFormat::kInt8) w.scales = pool.take(panels_of(w.n) * kPanel);
   }
   const Stack stack(parts, names, who);
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
@@ -187,8 +199,8 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
       case WeightFormat::kFloat32:
         return kernels::active_table().pack_panels(rows, count, w.k, w.panels.data() + first * w.k);
       case WeightFormat::kBfloat16:
-        return transpose(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), count, w.k,
-                         w.bf16() + first * w.k);
+        return place<kernels::bf16_index>(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), first,
+                                          count, w.k, w.bf16());
       case WeightFormat::kInt8:
         return pack_int8(rows, first, count, w);
     }
@@ -202,17 +214,17 @@ void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) 
       unpack_integer_row(w, row, out);
       continue;
     }
-    const int64_t start = row / kPanel * kPanel * w.k + row % kPanel;
     switch (w.format) {
       case WeightFormat::kFloat32:
-        for (int64_t i = 0; i < w.k; ++i) out[i] = w.panels.data()[start + i * kPanel];
+        for (int64_t i = 0; i < w.k; ++i)
+          out[i] = w.panels.data()[row / kPanel * kPanel * w.k + i * kPanel + row % kPanel];
         break;
       case WeightFormat::kBfloat16:
-        for (int64_t i = 0; i < w.k; ++i) widen_bf16(w.bf16() + start + i * kPanel, 1, out + i);
+        for (int64_t i = 0; i < w.k; ++i) widen_bf16(w.bf16() + kernels::bf16_index(row, i, w.k), 1, out + i);
         break;
       case WeightFormat::kInt8:
         for (int64_t i = 0; i < w.k; ++i)
-          out[i] = static_cast<float>(w.int8()[start + i * kPanel]) * w.scales.data()[row];
+          out[i] = static_cast<float>(w.int8()[kernels::int8_index(row, i, w.k)]) * w.scales.data()[row];
         break;
     }
   }

@@ -2,8 +2,10 @@
 // Small configs with some fields replaced: what the tests of the families start from.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "isobit/model_plan.h"
 
@@ -31,6 +33,12 @@ inline HFConfig small_config(const std::string& model_type, const Fields& change
 
 inline ModelPlan small_plan(const std::string& model_type, const Fields& changes = {}) {
   return plan_for(small_config(model_type, changes));
+}
+
+/// Whether a tensor is among those that a plan reads.
+inline bool reads(const ModelPlan& plan, const std::string& name) {
+  const std::vector<std::string> names = plan.checkpoint_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace isobit::testing

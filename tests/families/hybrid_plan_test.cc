@@ -13,6 +13,7 @@ namespace {
 
 using testing::expect_error;
 using testing::Fields;
+using testing::reads;
 using testing::small_plan;
 
 const Fields kMixer = {{"mamba_n_heads", "16"}, {"mamba_d_state", "16"}};
@@ -28,11 +29,6 @@ const Fields kZamba = {{"layers_block_type", R"(["mamba","hybrid","hybrid","hybr
 Fields with(Fields fields, const Fields& changes) {
   for (const auto& [field, value] : changes) fields[field] = value;
   return fields;
-}
-
-bool reads(const ModelPlan& plan, const std::string& name) {
-  const std::vector<std::string> names = plan.checkpoint_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 const Mamba2Options& mixer(const ModelPlan& plan, size_t layer = 0) {

@@ -12,15 +12,11 @@ namespace {
 
 using testing::expect_error;
 using testing::Fields;
+using testing::reads;
 using testing::small_plan;
 
 // Decoders of transformer layers.
 const std::vector<std::string> kAllTypes = {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm"};
-
-bool reads(const ModelPlan& plan, const std::string& name) {
-  const auto names = plan.checkpoint_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 std::vector<std::string> block_keys(const ModelPlan& plan, size_t layer) {
   std::vector<std::string> out;

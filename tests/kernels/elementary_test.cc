@@ -13,16 +13,16 @@
 
 #include "kernels/accuracy/oracle.h"
 #include "kernels/table.h"
+#include "support/bits.h"
 
 namespace isobit::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
-float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-/// All NaNs are alike: none of them leaves the library.
-uint32_t comparable(float x) { return std::isnan(x) ? 0x7fc00000u : bits_of(x); }
+using testing::bits_of;
+using testing::comparable;
+using testing::float_of;
 
 /// 2^22 numbers evenly over all bit patterns, and the neighbourhoods of where sequences change.
 std::vector<float> dense_sample() {

@@ -48,6 +48,20 @@ TEST(IntegerTables, WithAndWithoutDotInstructions) {
   }
 }
 
+/// Every table's product [rows, cols] of a problem equals the reference's and writes nothing beside it.
+template <typename Problem>
+void check_tables(Problem& problem, int64_t rows, int64_t cols, const float* shift, Random& random) {
+  const int64_t ldc = cols + random.in(0, 3);
+  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
+  expected.fill(kCanary);
+  problem.run(reference_table(), shift, expected.data(), ldc);
+  each_table([&](const KernelTable& table) {
+    got.fill(kCanary);
+    problem.run(table, shift, got.data(), ldc);
+    ASSERT_TRUE(same_bits(got.all(), expected.all()));
+  });
+}
+
 // --- 15 bits
 
 enum class Codes { kAny, kLargest, kSmall };
@@ -100,15 +114,7 @@ void check_int15(int64_t rows, int64_t cols, int64_t k, Codes kind, int32_t expo
   for (int32_t& e : problem.w_exponents) e = static_cast<int32_t>(random.in(-20, 20));
   const Guarded bias(random.units(cols));
   const float* shift = exponents == 0 && random.coin() ? bias.data() : nullptr;
-  const int64_t ldc = cols + random.in(0, 3);
-  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
-  expected.fill(kCanary);
-  problem.run(reference_table(), shift, expected.data(), ldc);
-  each_table([&](const KernelTable& table) {
-    got.fill(kCanary);
-    problem.run(table, shift, got.data(), ldc);
-    ASSERT_TRUE(same_bits(got.all(), expected.all()));
-  });
+  check_tables(problem, rows, cols, shift, random);
 }
 
 TEST(MatmulInt15Kernel, EveryShape) {
@@ -327,15 +333,7 @@ void check_int8(int64_t rows, int64_t cols, int64_t k, Values scales, bool large
       problem.scale(n, b) = std::fabs(draw(scales, random)) / 127.0f;
   const Guarded bias(random.units(cols));
   const float* shift = random.coin() ? bias.data() : nullptr;
-  const int64_t ldc = cols + random.in(0, 3);
-  Guarded expected((rows - 1) * ldc + cols), got(expected.size());
-  expected.fill(kCanary);
-  problem.run(reference_table(), shift, expected.data(), ldc);
-  each_table([&](const KernelTable& table) {
-    got.fill(kCanary);
-    problem.run(table, shift, got.data(), ldc);
-    ASSERT_TRUE(same_bits(got.all(), expected.all()));
-  });
+  check_tables(problem, rows, cols, shift, random);
 }
 
 TEST(MatmulInt8x32Kernel, EveryShape) {

@@ -18,17 +18,21 @@ struct Shape {
   int64_t rows, cols, k;
 };
 
-int64_t columns_of(int64_t cols) { return (cols + kPanel - 1) / kPanel * kPanel; }
+int64_t columns_of(int64_t cols, int64_t panel = kPanel) { return (cols + panel - 1) / panel * panel; }
+
+int64_t bytes_of(Stored stored, const Shape& s) {
+  return s.k * (stored == Stored::kBf16 ? 2 * columns_of(s.cols) : columns_of(s.cols, kernels::kInt8Panel));
+}
 
 // Panels of random elements, zero past `cols`, at the end of what may be read; and what they widen to.
 struct Operands {
   Operands(Stored stored, const Shape& s, Values kind, Random& random)
-      : bytes((columns_of(s.cols) * s.k * (stored == Stored::kBf16 ? 2 : 1) + 3) / 4),
-        scales(columns_of(s.cols)),
-        widened(columns_of(s.cols) * s.k) {
+      : bytes(bytes_of(stored, s) / 4), scales(columns_of(s.cols)), widened(columns_of(s.cols) * s.k) {
     scales.fill(0.0f);
+    const bool moderate = random.coin();  // as in a model, or any that there are
     for (int64_t c = 0; c < s.cols; ++c)
-      scales.data()[c] = std::bit_cast<float>(static_cast<uint32_t>(random.in(1, 245)) << 23);
+      scales.data()[c] = std::bit_cast<float>(
+          static_cast<uint32_t>(moderate ? random.in(67, 167) : random.in(1, 245)) << 23);
     if (random.in(0, 4) == 0) scales.data()[0] = 0x1p-149f;
     std::memset(bytes.data(), 0, static_cast<size_t>(bytes.size()) * 4);
     widened.fill(0.0f);
@@ -37,11 +41,11 @@ struct Operands {
         const int64_t at = c / kPanel * kPanel * s.k + i * kPanel + c % kPanel;
         if (stored == Stored::kBf16) {
           const uint32_t upper = std::bit_cast<uint32_t>(draw(kind, random)) >> 16;
-          bf16()[at] = static_cast<uint16_t>(upper);
+          bf16()[kernels::bf16_index(c, i, s.k)] = static_cast<uint16_t>(upper);
           widened.data()[at] = std::bit_cast<float>(upper << 16);
         } else {
           const auto code = static_cast<int8_t>(random.in(-127, 127));
-          int8()[at] = code;
+          int8()[kernels::int8_index(c, i, s.k)] = code;
           widened.data()[at] = static_cast<float>(code) * scales.data()[c];
         }
       }

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "support/bits.h"
+
 namespace isobit::kernels {
 namespace {
 
@@ -28,8 +30,8 @@ ISOBIT_WITH_FMA [[gnu::noinline]] float hardware_fma(float a, float b, float c) 
   return __builtin_fmaf(a, b, c);
 }
 
-float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-uint32_t comparable(float x) { return std::isnan(x) ? 0x7fc00000u : __builtin_bit_cast(uint32_t, x); }
+using testing::comparable;
+using testing::float_of;
 
 void expect_equal(float a, float b, float c) {
   const float expected = hardware_fma(a, b, c), got = emulated_fma(a, b, c);

@@ -12,6 +12,7 @@
 
 #include "kernels/simd_ops.h"
 #include "kernels/table.h"
+#include "support/bits.h"
 
 namespace isobit::kernels {
 
@@ -73,8 +74,8 @@ std::vector<const SimdOps*> runnable() {
   return result;
 }
 
-uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
-float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+using testing::bits_of;
+using testing::float_of;
 
 constexpr uint32_t kSpecials[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000,
                                   0x80800000, 0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001, 0x4b800000,

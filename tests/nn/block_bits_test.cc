@@ -80,12 +80,7 @@ TEST(RandomOptions, AllWaysGiveTheSameBits) {
 // Longer than a pass (512 tokens) and, with a window, than a ring, so that slots come round several times.
 TEST(LongSequences, AllSplitsGiveTheSameBits) {
   for (const int64_t window : {0, 1, 30, 256, 300, 700}) {
-    BlockCase c = option_cases().front();
-    c.d_model = 8;
-    c.intermediate = 8;
-    c.options.n_heads = 2;
-    c.options.n_kv_heads = 1;
-    c.options.window = window;
+    const BlockCase c = narrow_case(window);
     const TransformerBlock block = c.block();
     constexpr int64_t kLong = 2100;
     const std::vector<float> x = c.input(1, kLong);

@@ -15,12 +15,7 @@ namespace isobit::testing {
 namespace {
 
 BlockCase narrow_case(NumericProfile profile, int64_t window) {
-  BlockCase c = option_cases().front();
-  c.d_model = 8;
-  c.intermediate = 8;
-  c.options.n_heads = 2;
-  c.options.n_kv_heads = 1;
-  c.options.window = window;
+  BlockCase c = testing::narrow_case(window);
   c.options.numeric_profile = profile;
   return c;
 }

@@ -29,22 +29,12 @@ class InterruptAt {
   ~InterruptAt() { set_interrupt_check({}); }
 };
 
-BlockCase ring_case(int64_t window) {
-  BlockCase c;
-  c.d_model = 8;
-  c.intermediate = 8;
-  c.options.n_heads = 2;
-  c.options.n_kv_heads = 1;
-  c.options.window = window;
-  return c;
-}
-
 // After `before` tokens a call with `more` fails at its end; then all that follows is as on an undisturbed
 // state.
 void check_recovery(int64_t window, int64_t before, int64_t more) {
   SCOPED_TRACE("window " + std::to_string(window) + ", " + std::to_string(before) + " + " +
                std::to_string(more));
-  const BlockCase c = ring_case(window);
+  const BlockCase c = narrow_case(window);
   const TransformerBlock block = c.block();
   const int64_t length = before + more + 40;
   const std::vector<float> x = c.input(1, length), whole = run(block, x, 1, length);
@@ -94,7 +84,7 @@ TEST(Transaction, Ring) {
 
 // Going back after a failed call must not find what that call wrote.
 TEST(Transaction, ForgettingAfterAFailure) {
-  const BlockCase c = ring_case(50);
+  const BlockCase c = narrow_case(50);
   const TransformerBlock block = c.block();
   constexpr int64_t kLong = 1200;
   const std::vector<float> x = c.input(1, kLong), whole = run(block, x, 1, kLong);
@@ -119,7 +109,7 @@ TEST(Transaction, ForgettingAfterAFailure) {
 }
 
 TEST(Transaction, BuffersOnShowStayAsTheyWere) {
-  const BlockCase c = ring_case(6);
+  const BlockCase c = narrow_case(6);
   const TransformerBlock block = c.block();
   const std::vector<float> x = c.input(1, 12);
   TransformerState state = block.allocate_state(1, 12);

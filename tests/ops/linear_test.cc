@@ -120,8 +120,8 @@ TEST(Linear, PackStoresEachRowAsItsFormatSays) {
       std::vector<float> back(expected.size());
       ops::unpack_rows(w, 0, n, back.data());
       ASSERT_TRUE(same_bits(back, expected)) << to_string(format);
-      const int64_t floats = (n + 31) / 32 * 32 * k;
-      ASSERT_EQ(w.panels.size(), format == WeightFormat::kInt8 ? floats / 4 : floats / 2);
+      ASSERT_EQ(w.panels.size(),
+                format == WeightFormat::kInt8 ? (n + 63) / 64 * 16 * k : (n + 31) / 32 * 16 * k);
       // Packing what is stored once more keeps it.
       const TensorView again = view(back, n, k);
       std::vector<float> twice(back.size());

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 import isobit
+from isobit.models import CausalLM
 
 hypothesis.settings.register_profile(
     "short", max_examples=30, deadline=None, derandomize=True, print_blob=True
@@ -39,6 +40,20 @@ def demo_model():
 
 
 @pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small llama as a checkpoint directory."""
+    checkpoints = pytest.importorskip("support.checkpoints")
+    config = checkpoints.make_config("llama")
+    weights = checkpoints.random_weights(config)
+    return checkpoints.write_checkpoint(tmp_path_factory.mktemp("llama"), config, weights)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return CausalLM.load(folder)
+
+
+@pytest.fixture(scope="module")
 def gguf_file(tmp_path_factory):
     """A small llama as a GGUF file, with its tokenizer."""
     pytest.importorskip("gguf")
@@ -46,3 +61,9 @@ def gguf_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     path.write_bytes(builder.build(*builder.model("llama", positions=256)))
     return path
+
+
+@pytest.fixture(scope="module")
+def converted(gguf_file):
+    """The same as a checkpoint directory."""
+    return pytest.importorskip("isobit.gguf").convert(gguf_file, gguf_file.parent / "tiny")

@@ -5,23 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bits import next_up, same
+from support.bits import by_steps, in_calls, next_up, same
 from support.blocks import case, cases, cuts
 
 import isobit
-
-
-def in_calls(block, x, lengths):
-    """x through a state, cut into calls of these lengths."""
-    state, done, parts = block.allocate_state(len(x), x.shape[1]), 0, []
-    for n in lengths:
-        parts.append(np.asarray(block.forward(x[:, done : done + n], state)))
-        done += n
-    return np.concatenate(parts, axis=1)
-
-
-def by_steps(step, x):
-    return np.stack([np.asarray(step(x[:, i])) for i in range(x.shape[1])], axis=1)
 
 
 @given(st.data())
@@ -35,7 +22,7 @@ def test_ways_to_cut_a_sequence(data):
     assert same(in_calls(block, x, data.draw(cuts(length))), whole)
 
     state = block.allocate_state(len(x), length)
-    assert same(by_steps(lambda row: block.step(row, state), x), whole)
+    assert same(by_steps(block.step, x, state), whole)
     assert state.cached_tokens == length
 
     with block.decode_session(block.allocate_state(len(x), length)) as session:
@@ -106,7 +93,7 @@ def test_several_blocks_of_keys_and_inputs(window):
     assert same(in_calls(block, x, [1, 255, 1, 300, 256, 237]), whole)
     state = block.allocate_state(1, 1050)
     block.forward(np.ascontiguousarray(x[:, :1000]), state)
-    assert same(by_steps(lambda row: block.step(row, state), x[:, 1000:]), whole[:, 1000:])
+    assert same(by_steps(block.step, x[:, 1000:], state), whole[:, 1000:])
     for threads in (1, 3, 7):
         isobit.set_num_threads(threads)
         assert same(block.forward(x), whole)
@@ -120,7 +107,7 @@ def test_many_rows(batch):
     block = c.block()
     whole = np.asarray(block.forward(x))
     state = block.allocate_state(batch, 4)
-    assert same(by_steps(lambda row: block.step(row, state), x), whole)
+    assert same(by_steps(block.step, x, state), whole)
     for i in range(0, batch, 5):
         assert same(block.forward(x[i : i + 1])[0], whole[i])
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bits import next_up, same
+from support.bits import by_steps, in_calls, next_up, same
 from support.blocks import cuts
 from support.checkpoints import make_config, random_weights, without_prefix, write_checkpoint
 
@@ -43,18 +43,6 @@ def draw_ids(data, model, batch, length):
     return rng.integers(0, model.vocab_size, (batch, length))
 
 
-def in_calls(model, ids, lengths):
-    state, done, parts = model.allocate_state(len(ids), ids.shape[1]), 0, []
-    for n in lengths:
-        parts.append(np.asarray(model.forward(ids[:, done : done + n], state)))
-        done += n
-    return np.concatenate(parts, axis=1)
-
-
-def by_steps(model, ids, state):
-    return np.stack([np.asarray(model.step(ids[:, i], state)) for i in range(ids.shape[1])], axis=1)
-
-
 @pytest.mark.parametrize("family", CONFIGS)
 @given(st.data())
 def test_ways_to_cut_and_batch(family, data):
@@ -63,7 +51,7 @@ def test_ways_to_cut_and_batch(family, data):
     ids = draw_ids(data, model, batch, length)
     whole = np.asarray(model.forward(ids))
     assert same(in_calls(model, ids, data.draw(cuts(length))), whole)
-    assert same(by_steps(model, ids, model.allocate_state(batch, length)), whole)
+    assert same(by_steps(model.step, ids, model.allocate_state(batch, length)), whole)
     assert same(model.forward(ids, last_only=True), whole[:, -1])
     assert same(model.forward(ids[:1]), whole[:1])
     order = data.draw(st.permutations(range(batch)))
@@ -90,7 +78,7 @@ def test_threads_and_instruction_sets(family):
             assert same(model.forward(ids), whole), (isa, threads)
             state = model.allocate_state(2, 30)
             assert same(model.forward(ids[:, :17], state), whole[:, :17])
-            assert same(by_steps(model, ids[:, 17:], state), whole[:, 17:])
+            assert same(by_steps(model.step, ids[:, 17:], state), whole[:, 17:])
             assert np.array_equal(model.generate(ids, 8), generated)
 
 
@@ -166,4 +154,4 @@ def test_step_vs_full_notices_one_ulp():
             for index in range(0, 80, 8):
                 buffer[index] = next_up(buffer[index])
             setattr(state.layers[layer], cache, buffer)
-            assert not same(by_steps(model, ids[:, 10:], state), whole[:, 10:]), (layer, cache)
+            assert not same(by_steps(model.step, ids[:, 10:], state), whole[:, 10:]), (layer, cache)

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 from support.bits import same
-from support.blocks import GATED, MLPS, case, random_weights
+from support.blocks import GATED, LLAMA3, MLPS, case, random_weights
 from support.refusals import refuses
 
 import isobit
@@ -194,15 +194,6 @@ def test_weights_must_be_a_mapping():
     for weights in (None, [1], 3, "text"):
         with refuses(TypeError, "[TransformerBlock] weights", type(weights).__name__):
             TransformerBlock(weights, n_heads=4)
-
-
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
 
 
 LONGROPE = {"type": "longrope", "short_factor": [1.0] * 4, "original_max_position_embeddings": 64}

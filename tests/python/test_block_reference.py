@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.block_reference import forward
-from support.blocks import MLPS, case, cases, cuts
+from support.blocks import LLAMA3, MLPS, case, cases, cuts
 
 TOLERANCE = 2e-5  # of the largest output
 
@@ -48,13 +48,7 @@ OPTIONS = {
     "linear": {"rope_scaling": {"type": "linear", "factor": 3.0}},
     "llama3": {
         "rope_theta": 300.0,
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64,
-        },
+        "rope_scaling": LLAMA3,
     },
     "yarn": {"rope_scaling": YARN},
     "yarn, attention_factor": {"rope_scaling": YARN | {"attention_factor": 1.3}},

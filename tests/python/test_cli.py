@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from support.signals import signalled, slow_conversion
 
 pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
@@ -19,14 +20,13 @@ import isobit
 from isobit.cli import main
 from isobit.cli.common import ProgressBar, digest, stop_ids
 from isobit.cli.streaming import answer
-from isobit.gguf import convert
 from isobit.models import CausalLM
 from isobit.text import Tokenizer
 
 
-@pytest.fixture(scope="module")
-def directory(gguf_file):
-    return convert(gguf_file, gguf_file.parent / "tiny")
+@pytest.fixture
+def directory(converted):
+    return converted
 
 
 @pytest.fixture
@@ -404,28 +404,16 @@ def test_interrupt_exits_quietly_with_130(directory):
     code += "def slow(*a, **k): print('started', flush=True); import time; time.sleep(60); return True\n"
     code += "s.digest = slow\n"
     code += f"sys.exit(c.main(['generate', {str(directory)!r}, '--ids', '1', '-n', '1']))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "started\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
+    assert signalled(code, signal.SIGINT) == (130, "")
 
 
 def test_termination_during_a_conversion_leaves_nothing(gguf_file, tmp_path):
-    code = "import sys, time, isobit.gguf.conversion as g, isobit.cli as c\n"
-    code += "def slow(*a, **k): print('started', flush=True); time.sleep(60)\n"
-    code += "g.write_tensors = slow\n"
-    code += f"sys.exit(c.main(['convert', {str(gguf_file)!r}, {str(tmp_path / 'out')!r}]))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "started\n"
-    assert len(os.listdir(tmp_path)) == 1
-    process.terminate()
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err, os.listdir(tmp_path)) == (143, "", [])
+    def half_built():
+        assert len(os.listdir(tmp_path)) == 1
+
+    code = slow_conversion(gguf_file, tmp_path / "out")
+    assert signalled(code, signal.SIGTERM, half_built) == (143, "")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_closed_pipe_is_silent(directory):

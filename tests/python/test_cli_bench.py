@@ -12,27 +12,18 @@ import sys
 import pytest
 
 pytest.importorskip("gguf")
-from gguf_builder import build, model
 
 import isobit
 from isobit import _core
 from isobit.cli import main
-from isobit.gguf import convert
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    path.write_bytes(build(*model("llama", positions=256)))
-    return convert(path, path.parent / "tiny")
-
-
-def test_rows_fit_the_model_and_the_counts_are_consistent(capsys, directory):
-    assert main(["bench", str(directory), "--json", "--profile", "--threads", "1"]) == 0
+def test_rows_fit_the_model_and_the_counts_are_consistent(capsys, converted):
+    assert main(["bench", str(converted), "--json", "--profile", "--threads", "1"]) == 0
     facts = json.loads(capsys.readouterr().out)
     rows = [(r["work"], r["length"]) for r in facts["rows"]]
     assert rows == [("prefill", 16), ("prefill", 128), ("decode", 32)]
-    plan = isobit.models.CausalLM.load(directory).plan
+    plan = isobit.models.CausalLM.load(converted).plan
     for row in facts["rows"]:
         assert row["tokens_per_second"] > 0
         tokens = row["length"] if row["work"] == "prefill" else 1
@@ -48,27 +39,27 @@ def test_rows_fit_the_model_and_the_counts_are_consistent(capsys, directory):
         assert calls["norm"] == calls["residual"] + calls["attention"] // plan.n_layers
 
 
-def test_profiling_is_off_unless_asked_for(capsys, directory):
-    assert main(["bench", str(directory), "--threads", "1"]) == 0
+def test_profiling_is_off_unless_asked_for(capsys, converted):
+    assert main(["bench", str(converted), "--threads", "1"]) == 0
     assert "tokens/s" in capsys.readouterr().out
-    isobit.models.CausalLM.load(directory).generate([[1, 2]], 2)
+    isobit.models.CausalLM.load(converted).generate([[1, 2]], 2)
     assert _core.profile() == []
 
 
-def test_lengths_can_be_chosen(capsys, directory):
+def test_lengths_can_be_chosen(capsys, converted):
     assert (
-        main(["bench", str(directory), "--json", "--prompts", "3", "255", "256", "--depths", "224", "225"])
+        main(["bench", str(converted), "--json", "--prompts", "3", "255", "256", "--depths", "224", "225"])
         == 0
     )
     rows = [(r["work"], r["length"]) for r in json.loads(capsys.readouterr().out)["rows"]]
     assert rows == [("prefill", 3), ("prefill", 255), ("decode", 224)]
-    assert main(["bench", str(directory), "--prompts", "0"]) == 2
+    assert main(["bench", str(converted), "--prompts", "0"]) == 2
     assert "[bench] length: expected at least 1, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("positions", [16, 128, 512])
-def test_a_model_with_exactly_the_positions_of_a_prompt(capsys, directory, tmp_path, positions):
-    short = shutil.copytree(directory, tmp_path / "short")
+def test_a_model_with_exactly_the_positions_of_a_prompt(capsys, converted, tmp_path, positions):
+    short = shutil.copytree(converted, tmp_path / "short")
     config = json.loads((short / "config.json").read_text()) | {"max_position_embeddings": positions}
     (short / "config.json").write_text(json.dumps(config))
     assert main(["bench", str(short), "--json", "--depths", str(positions)]) == 0
@@ -76,13 +67,13 @@ def test_a_model_with_exactly_the_positions_of_a_prompt(capsys, directory, tmp_p
     assert rows == [("prefill", n) for n in (16, 128) if n < positions]
 
 
-def generated(directory, **environment):
+def generated(converted, **environment):
     program = (
         "import sys; from isobit.models import CausalLM; "
         "print(CausalLM.load(sys.argv[1]).generate([[1, 2, 3]], 4).tolist())"
     )
     return subprocess.run(
-        [sys.executable, "-c", program, str(directory)],
+        [sys.executable, "-c", program, str(converted)],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -90,9 +81,9 @@ def generated(directory, **environment):
     )
 
 
-def test_profile_of_the_environment_is_printed_at_the_end(directory):
-    plain, profiled = generated(directory), generated(directory, ISOBIT_PROFILE="1")
-    assert plain.stderr == "" and generated(directory, ISOBIT_PROFILE="0").stderr == ""
+def test_profile_of_the_environment_is_printed_at_the_end(converted):
+    plain, profiled = generated(converted), generated(converted, ISOBIT_PROFILE="1")
+    assert plain.stderr == "" and generated(converted, ISOBIT_PROFILE="0").stderr == ""
     assert profiled.stdout == plain.stdout
     head, *lines = profiled.stderr.splitlines()
     assert re.fullmatch(r"isobit: where \d+\.\d{3} s of computing went", head)
@@ -100,15 +91,15 @@ def test_profile_of_the_environment_is_printed_at_the_end(directory):
     calls = {match[1].strip(): int(match[3]) for match in found}
     parts = [float(match[2]) for match in found]
     assert parts == sorted(parts, reverse=True) and sum(parts) == pytest.approx(100, abs=1)
-    n_layers = isobit.models.CausalLM.load(directory).plan.n_layers
+    n_layers = isobit.models.CausalLM.load(converted).plan.n_layers
     assert calls["attention"] == 4 * n_layers  # the prompt and three steps
     assert calls["argmax"] == 4
 
 
-def test_profile_of_the_environment_is_refused_and_shared_with_bench(directory):
-    refused = generated(directory, ISOBIT_PROFILE="yes")
+def test_profile_of_the_environment_is_refused_and_shared_with_bench(converted):
+    refused = generated(converted, ISOBIT_PROFILE="yes")
     assert refused.stderr == "isobit: [ISOBIT_PROFILE] expected 0 or 1, got 'yes': not profiling\n"
-    command = [sys.executable, "-m", "isobit", "bench", str(directory), "--threads", "1"]
+    command = [sys.executable, "-m", "isobit", "bench", str(converted), "--threads", "1"]
     options = {"env": os.environ | {"ISOBIT_PROFILE": "1"}, "capture_output": True, "text": True}
     total = subprocess.run(command, check=True, **options)
     assert "attention" in total.stderr and "attention" not in total.stdout

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.signals import signalled, slow_conversion
 
 pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
@@ -22,14 +23,9 @@ from isobit.models import CausalLM
 from isobit.text import Tokenizer
 
 
-@pytest.fixture(scope="module")
-def original(gguf_file):
-    return convert(gguf_file, gguf_file.parent / "tiny")
-
-
 @pytest.fixture
-def directory(original, tmp_path):
-    return shutil.copytree(original, tmp_path / "model")
+def directory(converted, tmp_path):
+    return shutil.copytree(converted, tmp_path / "model")
 
 
 def change(path, **values):
@@ -161,15 +157,9 @@ def test_what_a_killed_conversion_left_is_removed(gguf_file, tmp_path):
 
 
 def test_hanging_up_during_a_conversion_leaves_nothing(gguf_file, tmp_path):
-    code = "import sys, time, isobit.gguf.conversion as g, isobit.cli as c\n"
-    code += "def slow(*a, **k): print('started', flush=True); time.sleep(60)\n"
-    code += "g.write_tensors = slow\n"
-    code += f"sys.exit(c.main(['convert', {str(gguf_file)!r}, {str(tmp_path / 'a' / 'out')!r}]))"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "started\n"
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
-    assert (process.returncode, os.listdir(tmp_path)) == (129, [])
+    code = slow_conversion(gguf_file, tmp_path / "a" / "out")
+    assert signalled(code, signal.SIGHUP)[0] == 129
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_id_beyond_the_tokenizer_is_a_replacement_character(directory, monkeypatch):
@@ -230,13 +220,7 @@ def test_a_template_can_be_interrupted(directory):
     code += "def wait(): print('started', flush=True); time.sleep(60)\n"
     code += "chat._ENVIRONMENT.globals['wait'] = wait\n"
     code += f"sys.exit(c.main(['generate', {str(directory)!r}, '--chat', 'x']))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "started\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
+    assert signalled(code, signal.SIGINT) == (130, "")
 
 
 @pytest.mark.parametrize("arguments", [["x", "1"], ["2", "one"], ["2", "-1"], ["-5", "1"], ["2", "9" * 30]])

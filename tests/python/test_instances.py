@@ -13,7 +13,7 @@ from test_mamba_block import make
 
 import isobit
 from isobit import Array, TransformerBlock, TransformerState, mamba, models
-from isobit.models import CausalLM, plan_for, write_safetensors
+from isobit.models import CausalLM, write_safetensors
 from isobit.transformer import TransformerDecodeSession
 
 COMPILED = [
@@ -30,12 +30,6 @@ COMPILED = [
     models.SafetensorsFile,
     models.TensorInfo,
 ]
-
-
-@pytest.fixture(scope="module")
-def model():
-    config = make_config("llama")
-    return CausalLM(plan_for(config), random_weights(config))
 
 
 def sessions():

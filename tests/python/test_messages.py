@@ -19,12 +19,6 @@ def block():
     return TransformerBlock(c.weights(), **c.options)
 
 
-@pytest.fixture(scope="module")
-def model():
-    config = make_config("llama")
-    return CausalLM(plan_for(config), random_weights(config))
-
-
 def test_names_that_are_no_text():
     c = case()
     with refuses(ValueError, "[TransformerBlock] weight name", "'\\ud800'"):
@@ -93,6 +87,19 @@ def test_broadcast_batches_are_measured_before_they_are_copied(block, model):
     for call in (model.forward, lambda x: model.generate(x, 1), lambda x: model.forward(x, last_only=True)):
         with refuses(MemoryError, "[CausalLM] ids", f"({ROWS}, 1)"):
             call(ids)
+
+
+def test_other_broadcast_arrays_are_measured_before_they_are_copied():
+    whole = np.broadcast_to(np.float32(0), (ROWS, 24))
+    state = make("1").allocate_state(2)
+    for name in ("conv_window", "h"):
+        huge = np.broadcast_to(np.float32(0), (ROWS, *getattr(state, name).shape[1:]))
+        with refuses(ValueError, f"[Mamba1State] {name}", "shape", str(ROWS)):
+            setattr(state, name, huge)
+    with refuses(ValueError, "[linalg.matmul] b", "extent that is summed"):
+        linalg.matmul(whole, np.ones((2, 3), np.float32))
+    with refuses(MemoryError, "fits into memory"):
+        linalg.matmul(whole, np.ones((24, 3), np.float32))
 
 
 def test_broadcast_lengths_are_measured_before_they_are_copied(block, model):

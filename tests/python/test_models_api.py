@@ -23,17 +23,6 @@ from isobit.models import (
 IDS = np.array([[5, 9, 2, 40, 1, 17]])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    config = make_config("llama")
-    return write_checkpoint(tmp_path_factory.mktemp("llama"), config, random_weights(config))
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return CausalLM.load(folder)
-
-
 def test_plan_kwargs_build_the_layer(model):
     block = isobit.TransformerBlock(model.blocks[1].parameters(), **model.plan.layer_kwargs(1))
     x = np.random.default_rng(0).standard_normal((1, 5, 32)).astype("f4")

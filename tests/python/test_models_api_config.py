@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HFConfig, plan_for and ModelPlan: what Python sees and what is refused."""
 
-import pytest
-from support.checkpoints import make_config, random_weights, write_checkpoint
+from support.checkpoints import make_config
 from support.refusals import refuses
 
 from isobit.models import (
@@ -11,12 +10,6 @@ from isobit.models import (
     known_model_types,
     plan_for,
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    config = make_config("llama")
-    return write_checkpoint(tmp_path_factory.mktemp("llama"), config, random_weights(config))
 
 
 def test_config_is_a_mapping(folder):

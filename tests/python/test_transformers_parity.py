@@ -6,6 +6,7 @@ Every case is a config and how its folder is written; support/oracle.py says wha
 
 import numpy as np
 import pytest
+from support.blocks import LLAMA3
 from support.checkpoints import (
     make_config,
     random_weights,
@@ -22,13 +23,6 @@ FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "phi3"]
 SHORT = [1.0, 1.02, 1.1, 1.3]
 LONG = [1.0, 1.6, 3.5, 9.0]
 LINEAR = {"rope_type": "linear", "factor": 4.0}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 LONGROPE = {"rope_type": "longrope", "short_factor": SHORT, "long_factor": LONG}
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}

@@ -16,13 +16,17 @@
 
 namespace isobit::testing {
 
+inline uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
+inline float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
+/// All NaNs are alike: none of them leaves the library.
+inline uint32_t comparable(float x) { return std::isnan(x) ? 0x7fc00000u : bits_of(x); }
+
 /// Equal bytes; any NaN equals any other, since no NaN ever leaves the library.
 inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size())
     return ::testing::AssertionFailure() << got.size() << " values instead of " << expected.size();
   for (size_t i = 0; i < got.size(); ++i) {
-    if (std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(expected[i])) continue;
-    if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+    if (comparable(got[i]) == comparable(expected[i])) continue;
     return ::testing::AssertionFailure() << std::hexfloat << "index " << i << " of " << got.size() << ": "
                                          << got[i] << " instead of " << expected[i];
   }

@@ -6,6 +6,17 @@
 #include "support/random.h"
 
 namespace isobit::testing {
+
+BlockCase narrow_case(int64_t window) {
+  BlockCase c = option_cases().front();
+  c.d_model = 8;
+  c.intermediate = 8;
+  c.options.n_heads = 2;
+  c.options.n_kv_heads = 1;
+  c.options.window = window;
+  return c;
+}
+
 BlockCase random_case(uint64_t seed) {
   Random r(seed);
   BlockCase c;

@@ -21,6 +21,8 @@ namespace isobit::testing {
 using synthetic::BlockCase;
 using synthetic::option_cases;
 
+/// The plainest case, 8 wide: for long sequences.
+BlockCase narrow_case(int64_t window);
 /// A valid draw over all options together.
 BlockCase random_case(uint64_t seed);
 

@@ -1,35 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// c[m][n] = DOT(a[m], w[n]) (+ bias[n]) of float32 weights: wide tiles for few rows, else groups of rows that
-// stay in a cache while the panels pass.
+// c[m][n] = DOT(a[m], w[n]) (+ bias[n]) of float32 weights, and their panels.
 #include "kernels/generic/kernels.h"
-#include "kernels/generic/matmul_tile.h"
+#include "kernels/generic/matmul_panels.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 void matmul(const float* a, int64_t lda, int64_t rows, const float* weights, int64_t k, int64_t cols,
             const float* bias, float* c, int64_t ldc) {
-  const FloatPanels panels{weights, k};
-  if (rows == 1) return matmul_few<1, 2 * kWide>(a, lda, panels, k, 0, cols, bias, c, ldc);
-  if (rows == 2) return matmul_few<2, kWide>(a, lda, panels, k, 0, cols, bias, c, ldc);
-  const int64_t vecs = (cols + 15) / 16;
-  constexpr int64_t kGroup = 96;  // rows that stay in the second-level cache while the panels pass
-  for (int64_t first = 0; first < rows; first += kGroup) {
-    const int64_t n = rows - first < kGroup ? rows - first : kGroup;
-    const int64_t full = n / kTileRows * kTileRows;
-    const float* x = a + first * lda;
-    float* y = c + first * ldc;
-    int64_t vec = 0;
-    for (; vec + kTileVecs <= vecs; vec += kTileVecs) {
-      matmul_strip<kTileRows, kTileVecs>(x, lda, n, panels, k, vec, bias, y, ldc, cols);
-      matmul_rest<kTileRows - 1, kTileVecs>(x + full * lda, lda, n - full, panels, k, vec, bias,
-                                            y + full * ldc, ldc, cols);
-    }
-    for (; vec < vecs; ++vec) {
-      matmul_strip<kTileRows, 1>(x, lda, n, panels, k, vec, bias, y, ldc, cols);
-      matmul_rest<kTileRows - 1, 1>(x + full * lda, lda, n - full, panels, k, vec, bias, y + full * ldc, ldc,
-                                    cols);
-    }
-  }
+  matmul_panels(a, lda, rows, FloatPanels{weights, k}, k, bias, c, ldc, cols, nullptr);
 }
 
 // panels[p][i][j] = w[32 p + j][i], zeros past n.

@@ -1,50 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The register tile of c[m][n] = DOT(a[m], w[n]) (+ bias[n]): contract 3. SIMD lanes run over outputs n, so
 // one chain per output and block of 256 k; the blocks' results are combined by the tree of contract 2 in a
-// small stack. Stored weights are widened in registers.
+// small stack.
 #pragma once
 
 #include "kernels/generic/lanes.h"
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
-
-constexpr int kPrefetchBytes = 2048;
-
-// Stored weights of 16 outputs, from their first k; `at` widens those of one k. `p` is inside panels, whose
-// rows are kPanel elements.
-struct FloatColumns {
-  const float* p;
-  ISOBIT_INLINE f32x16 at(int64_t i) const { return load(p + i * kPanel); }
-};
-struct Bf16Columns {
-  const uint16_t* p;
-  ISOBIT_INLINE f32x16 at(int64_t i) const { return load_bf16(p + i * kPanel); }
-};
-struct Int8Columns {
-  const int8_t* p;
-  f32x16 scale;
-  ISOBIT_INLINE f32x16 at(int64_t i) const { return to_f32(load_i8(p + i * kPanel)) * scale; }
-};
-
-// Panels of a whole matrix; columns(v) are outputs [16 v, 16 v + 16).
-struct FloatPanels {
-  const float* data;
-  int64_t k;
-  ISOBIT_INLINE FloatColumns columns(int64_t v) const { return {data + v / 2 * k * kPanel + v % 2 * 16}; }
-};
-struct Bf16Panels {
-  const uint16_t* data;
-  int64_t k;
-  ISOBIT_INLINE Bf16Columns columns(int64_t v) const { return {data + v / 2 * k * kPanel + v % 2 * 16}; }
-};
-struct Int8Panels {
-  const int8_t* data;
-  const float* scales;  // one for each output
-  int64_t k;
-  ISOBIT_INLINE Int8Columns columns(int64_t v) const {
-    return {data + v / 2 * k * kPanel + v % 2 * 16, load(scales + 16 * v)};
-  }
-};
 
 // One register tile: ROWS rows of a with VECS times 16 columns. Loops over its registers are unrolled by
 // order: GCC otherwise keeps them in memory where a value is four registers (NEON).
@@ -55,6 +17,9 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
   f32x16 acc[ROWS][VECS];
   int depth = 0;
   int64_t block = 0;
+  // How far ahead weights are asked for: near where rows are so few that memory is waited for, and so far
+  // that they are there in time where the multiply-adds take longer.
+  constexpr int kAhead = ROWS <= Columns::kStreamedRows ? 1024 : 8192;
   // The lines of c arrive while the chains run.
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
@@ -71,9 +36,7 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
 #pragma GCC unroll 16
       for (int v = 0; v < VECS; ++v) {
         w[v] = b[v].at(i);
-        constexpr bool kOneLine = kPanel * sizeof(*b[v].p) <= 64;  // both halves of a panel's row in one line
-        if (!kOneLine || v % 2 == 0)
-          prefetch(reinterpret_cast<const char*>(b[v].p + i * kPanel) + kPrefetchBytes);
+        if (v % Columns::kSharing == 0) prefetch_l2(reinterpret_cast<const char*>(b[v].row(i)) + kAhead);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r) {
@@ -115,43 +78,6 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
         store_n(c + r * ldc + 16 * v, y, n);
     }
   }
-}
-
-// All columns for exactly ROWS rows, or for `rows` rows in steps of ROWS.
-template <int ROWS, int VECS, class Panels>
-static inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const Panels& panels, int64_t k,
-                                int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
-  decltype(panels.columns(0)) b[VECS];
-  for (int v = 0; v < VECS; ++v) b[v] = panels.columns(vec + v);
-  const float* shift = bias ? bias + vec * 16 : nullptr;
-  for (int64_t r = 0; r + ROWS <= rows; r += ROWS)
-    matmul_tile<ROWS, VECS>(a + r * lda, lda, b, k, shift, c + r * ldc + vec * 16, ldc, cols - vec * 16);
-}
-
-// Rows that do not fill a tile: the tile of exactly that many rows.
-template <int ROWS, int VECS, class Panels>
-static inline void matmul_rest(const float* a, int64_t lda, int64_t rows, const Panels& panels, int64_t k,
-                               int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols) {
-  if constexpr (ROWS > 0) {
-    if (rows == ROWS)
-      matmul_strip<ROWS, VECS>(a, lda, rows, panels, k, vec, bias, c, ldc, cols);
-    else
-      matmul_rest<ROWS - 1, VECS>(a, lda, rows, panels, k, vec, bias, c, ldc, cols);
-  }
-}
-
-constexpr int kWide =
-    kTileRows * kTileVecs >= 16 ? 4 : 2;  // vectors; registers for two rows of them and more
-
-// Few rows: wide tiles, so that enough independent chains hide the latency of fma. Columns that do not fill
-// the widest tile take narrower ones.
-template <int ROWS, int WIDE, class Panels>
-static inline void matmul_few(const float* a, int64_t lda, const Panels& panels, int64_t k, int64_t vec,
-                              int64_t cols, const float* bias, float* c, int64_t ldc) {
-  const int64_t vecs = (cols + 15) / 16;
-  for (; vec + WIDE <= vecs; vec += WIDE)
-    matmul_strip<ROWS, WIDE>(a, lda, ROWS, panels, k, vec, bias, c, ldc, cols);
-  if constexpr (WIDE > 1) matmul_few<ROWS, WIDE / 2>(a, lda, panels, k, vec, cols, bias, c, ldc);
 }
 
 }  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE

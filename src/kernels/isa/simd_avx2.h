@@ -84,6 +84,7 @@ ISOBIT_INLINE void store_n(float* p, f32x16 a, int n) {
   _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), a.hi);
 }
 ISOBIT_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+ISOBIT_INLINE void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // Arithmetic, one rounding each.
 ISOBIT_INLINE f32x16 operator+(f32x16 a, f32x16 b) {
@@ -219,6 +220,9 @@ ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
 ISOBIT_INLINE i32x16 load_words(const void* p) {
   const __m256i* words = static_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+}
+ISOBIT_INLINE i32x16 shuffle_bytes(i32x16 words, i32x16 pattern) {
+  return {_mm256_shuffle_epi8(words.lo, pattern.lo), _mm256_shuffle_epi8(words.hi, pattern.hi)};
 }
 ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
   const __m256i packed = _mm256_packs_epi32(a.lo, a.hi);  // 64-bit quarters: lo, hi, lo, hi

@@ -63,6 +63,7 @@ ISOBIT_INLINE i32x16 load_i8(const int8_t* p) {
 ISOBIT_INLINE f32x16 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_n(n).m, p)}; }
 ISOBIT_INLINE void store_n(float* p, f32x16 a, int n) { _mm512_mask_storeu_ps(p, first_n(n).m, a.v); }
 ISOBIT_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+ISOBIT_INLINE void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // Arithmetic, one rounding each.
 ISOBIT_INLINE f32x16 operator+(f32x16 a, f32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -132,6 +133,9 @@ ISOBIT_INLINE i32x16 to_i32(f32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
 
 // Integer dot products. A word is two int16 or four bytes of neighbouring k.
 ISOBIT_INLINE i32x16 load_words(const void* p) { return {_mm512_loadu_si512(p)}; }
+ISOBIT_INLINE i32x16 shuffle_bytes(i32x16 words, i32x16 pattern) {
+  return {_mm512_shuffle_epi8(words.v, pattern.v)};
+}
 ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }

@@ -85,6 +85,7 @@ ISOBIT_INLINE mask16 first_n(int n) {
   return quarters<mask16>([&](int i) { return vcltq_s32(ids.v[i], vdupq_n_s32(n)); });
 }
 ISOBIT_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+ISOBIT_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // Arithmetic, one rounding each.
 ISOBIT_INLINE f32x16 operator+(f32x16 a, f32x16 b) {
@@ -233,6 +234,12 @@ ISOBIT_INLINE f32x16 ldexp(f32x16 a, f32x16 n) {
 ISOBIT_INLINE i32x16 load_words(const void* p) {
   const uint8_t* bytes = static_cast<const uint8_t*>(p);
   return quarters<i32x16>([&](int i) { return vreinterpretq_s32_u8(vld1q_u8(bytes + 16 * i)); });
+}
+ISOBIT_INLINE i32x16 shuffle_bytes(i32x16 words, i32x16 pattern) {
+  return quarters<i32x16>([&](int i) {
+    return vreinterpretq_s32_u8(
+        vqtbl1q_u8(vreinterpretq_u8_s32(words.v[i]), vreinterpretq_u8_s32(pattern.v[i])));
+  });
 }
 ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
   for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(a.v[i]));

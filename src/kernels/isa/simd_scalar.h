@@ -90,6 +90,7 @@ ISOBIT_INLINE void store_n(float* p, f32x16 a, int n) {
   for (int i = 0; i < n; ++i) p[i] = a.v[i];
 }
 ISOBIT_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+ISOBIT_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // Arithmetic, one rounding each.
 ISOBIT_INLINE f32x16 operator+(f32x16 a, f32x16 b) {
@@ -234,6 +235,13 @@ ISOBIT_INLINE i32x16 load_words(const void* p) {
   i32x16 r;
   __builtin_memcpy(r.v, p, sizeof r.v);
   return r;
+}
+ISOBIT_INLINE i32x16 shuffle_bytes(i32x16 words, i32x16 pattern) {
+  uint8_t from[64], at[64], to[64];
+  __builtin_memcpy(from, words.v, sizeof from);
+  __builtin_memcpy(at, pattern.v, sizeof at);
+  for (int i = 0; i < 64; ++i) to[i] = at[i] & 128 ? 0 : from[i / 16 * 16 + at[i] % 16];
+  return load_words(to);
 }
 ISOBIT_INLINE void store_i16(int16_t* p, i32x16 a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(a.v[i]);

@@ -25,21 +25,28 @@ void matmul(const float* a, int64_t lda, int64_t rows, const float* panels, int6
     }
 }
 
+template <class At>
+std::vector<float> float_panels(int64_t cols, int64_t k, const At& at) {
+  std::vector<float> panels(static_cast<size_t>((cols + kPanel - 1) / kPanel * kPanel * k));
+  for (int64_t n = 0; n < cols; ++n)
+    for (int64_t i = 0; i < k; ++i) panels[n / kPanel * kPanel * k + i * kPanel + n % kPanel] = at(n, i);
+  return panels;
+}
+
 float widened_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 void matmul_bf16(const float* a, int64_t lda, int64_t rows, const uint16_t* panels, int64_t k, int64_t cols,
                  const float* bias, float* c, int64_t ldc, float*) {
-  std::vector<float> widened;
-  for (int64_t i = 0; i < (cols + kPanel - 1) / kPanel * kPanel * k; ++i)
-    widened.push_back(widened_bf16(panels[i]));
+  const std::vector<float> widened =
+      float_panels(cols, k, [&](int64_t n, int64_t i) { return widened_bf16(panels[bf16_index(n, i, k)]); });
   matmul(a, lda, rows, widened.data(), k, cols, bias, c, ldc);
 }
 
 void matmul_int8(const float* a, int64_t lda, int64_t rows, const int8_t* panels, const float* scales,
                  int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float*) {
-  std::vector<float> widened;
-  for (int64_t i = 0; i < (cols + kPanel - 1) / kPanel * kPanel * k; ++i)
-    widened.push_back(static_cast<float>(panels[i]) * scales[i / (k * kPanel) * kPanel + i % kPanel]);
+  const std::vector<float> widened = float_panels(cols, k, [&](int64_t n, int64_t i) {
+    return static_cast<float>(panels[int8_index(n, i, k)]) * scales[n];
+  });
   matmul(a, lda, rows, widened.data(), k, cols, bias, c, ldc);
 }
 

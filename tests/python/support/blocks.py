@@ -13,6 +13,13 @@ import isobit
 GATED = ("swiglu", "geglu", "geglu_tanh")
 MLPS = (*GATED, "gelu", "gelu_tanh")
 NORMS = ("rmsnorm", "layernorm", "rmsnorm_offset")
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
 
 
 @dataclass(frozen=True)

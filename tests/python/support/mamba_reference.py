@@ -3,6 +3,8 @@
 
 import numpy as np
 
+from support.block_reference import rms_norm, silu
+
 
 def softplus(x):
     return np.logaddexp(0.0, x)
@@ -10,14 +12,6 @@ def softplus(x):
 
 def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
-
-
-def silu(x):
-    return x * sigmoid(x)
-
-
-def rms_norm(x, weight=1.0, eps=1e-5):
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
 
 
 def convolve(window, taps, bias):

@@ -16,6 +16,7 @@ ISOBIT_INLINE void int15_sums(const int16_t* codes, int64_t ld, const int16_t* c
   // Eight products of 2^28 at most fit int32; then their halves of 16 bits go into two sums, which hold
   // 8192 of them.
   constexpr int64_t kGroup = 4;
+  constexpr int64_t kAhead = ROWS <= 2 ? 512 : 4096;  // int16; near where few rows wait for memory
   i32x16 high[ROWS][VECS], low[ROWS][VECS];
   for (int r = 0; r < ROWS; ++r)
     for (int v = 0; v < VECS; ++v) high[r][v] = low[r][v] = broadcast_i(0);
@@ -27,7 +28,7 @@ ISOBIT_INLINE void int15_sums(const int16_t* codes, int64_t ld, const int16_t* c
       i32x16 words[VECS];
       for (int v = 0; v < VECS; ++v) {
         words[v] = load_words(w[v] + i * step);
-        prefetch(w[v] + i * step + 1024);
+        prefetch_l2(w[v] + i * step + kAhead);
       }
       for (int r = 0; r < ROWS; ++r) {
         int32_t pair;

@@ -35,7 +35,7 @@ struct FourBits {
         const i32x16 bytes = load_words(block + q * 128 + v * 64);
         low[v] = quad_weights(bytes & broadcast_i(0x0f0f0f0f));
         high[v] = quad_weights(shr<4>(bytes) & broadcast_i(0x0f0f0f0f));
-        prefetch(block + q * 128 + v * 64 + 4096);
+        prefetch_l2(block + q * 128 + v * 64 + 1024);
       }
       for (int r = 0; r < ROWS; ++r) {
         const int8_t* codes = a.codes + ((row + r) * a.blocks + b) * kInt8Block + 4 * q;

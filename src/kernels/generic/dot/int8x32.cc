@@ -22,7 +22,7 @@ struct EightBits {
       QuadWeights w[VECS];
       for (int v = 0; v < VECS; ++v) {
         w[v] = quad_weights_offset(load_words(block + q * 128 + v * 64));
-        prefetch(block + q * 128 + v * 64 + 4096);
+        prefetch_l2(block + q * 128 + v * 64 + 1024);
       }
       for (int r = 0; r < ROWS; ++r) {
         const QuadRow x = quad_row(a.codes + ((row + r) * a.blocks + b) * kInt8Block + 4 * q);
