@@ -53,17 +53,30 @@ static inline void matmul_few(const float* a, int64_t lda, const Panels& panels,
   if constexpr (WIDE > 1) matmul_few<ROWS, WIDE / 2>(a, lda, panels, k, vec, bias, c, ldc, cols);
 }
 
-// Any number of rows: full tiles, then one of exactly the rows that are left.
+// The tile of exactly `rows` rows, at most ROWS.
 template <int ROWS, int VECS, class Columns>
-static inline void matmul_rows(const float* a, int64_t lda, int64_t rows, const Columns* b, int64_t k,
-                               const float* bias, float* c, int64_t ldc, int64_t cols) {
-  for (; rows >= ROWS; rows -= ROWS, a += ROWS * lda, c += ROWS * ldc)
-    matmul_tile<ROWS, VECS>(a, lda, b, k, bias, c, ldc, cols);
+static inline void matmul_exactly(const float* a, int64_t lda, int64_t rows, const Columns* b, int64_t k,
+                                  const float* bias, float* c, int64_t ldc, int64_t cols) {
   if constexpr (ROWS > 1)
-    if (rows > 0) matmul_rows<ROWS - 1, VECS>(a, lda, rows, b, k, bias, c, ldc, cols);
+    if (rows < ROWS) return matmul_exactly<ROWS - 1, VECS>(a, lda, rows, b, k, bias, c, ldc, cols);
+  matmul_tile<ROWS, VECS>(a, lda, b, k, bias, c, ldc, cols);
 }
 
-// Many rows with VECS times 16 columns. What one tile of rows has widened, the others find in `scratch`.
+// Any number of rows, in as few tiles as possible and those alike: a tile of one or two rows has too few
+// chains to hide the latency of fma.
+template <int VECS, class Columns>
+static inline void matmul_rows(const float* a, int64_t lda, int64_t rows, const Columns* b, int64_t k,
+                               const float* bias, float* c, int64_t ldc, int64_t cols) {
+  for (int64_t tiles = (rows + kTileRows - 1) / kTileRows; tiles > 0; --tiles) {
+    const int64_t n = (rows + tiles - 1) / tiles;
+    matmul_exactly<kTileRows, VECS>(a, lda, n, b, k, bias, c, ldc, cols);
+    rows -= n;
+    a += n * lda;
+    c += n * ldc;
+  }
+}
+
+// VECS times 16 columns. Of many rows the first tile leaves what it has widened in `scratch` for the others.
 template <int VECS, class Panels>
 static inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const Panels& panels, int64_t k,
                                 int64_t vec, const float* bias, float* c, int64_t ldc, int64_t cols,
@@ -73,7 +86,7 @@ static inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const
   c += vec * 16;
   cols -= vec * 16;
   if constexpr (!std::is_same_v<Columns, FloatColumns>) {
-    if (rows > kTileRows) {
+    if (rows > 2 * kTileRows) {
       KeptColumns<Columns> b[VECS];
       FloatColumns widened[VECS];
       for (int v = 0; v < VECS; ++v) {
@@ -81,13 +94,13 @@ static inline void matmul_strip(const float* a, int64_t lda, int64_t rows, const
         widened[v] = {scratch + 16 * v};
       }
       matmul_tile<kTileRows, VECS>(a, lda, b, k, shift, c, ldc, cols);
-      return matmul_rows<kTileRows, VECS>(a + kTileRows * lda, lda, rows - kTileRows, widened, k, shift,
-                                          c + kTileRows * ldc, ldc, cols);
+      return matmul_rows<VECS>(a + kTileRows * lda, lda, rows - kTileRows, widened, k, shift,
+                               c + kTileRows * ldc, ldc, cols);
     }
   }
   Columns b[VECS];
   for (int v = 0; v < VECS; ++v) b[v] = panels.columns(vec + v);
-  matmul_rows<kTileRows, VECS>(a, lda, rows, b, k, shift, c, ldc, cols);
+  matmul_rows<VECS>(a, lda, rows, b, k, shift, c, ldc, cols);
 }
 
 // Rows go in groups that stay in the second-level cache while the panels pass.

@@ -18,8 +18,8 @@ static inline void matmul_tile(const float* a, int64_t lda, const Columns* b, in
   int depth = 0;
   int64_t block = 0;
   // How far ahead weights are asked for: near where rows are so few that memory is waited for, and so far
-  // that they are there in time where the multiply-adds take longer.
-  constexpr int kAhead = ROWS <= Columns::kStreamedRows ? 1024 : 8192;
+  // that they are there in time where the multiply-adds take longer. One vector passes every other line.
+  constexpr int kAhead = VECS == 1 ? 16384 : ROWS <= Columns::kStreamedRows ? 512 : 8192;
   // The lines of c arrive while the chains run.
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r)
