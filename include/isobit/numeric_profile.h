@@ -13,8 +13,8 @@ enum class NumericProfile {
 };
 
 /// "fp32_v1", "fixed15_v1", "int8x32_v1". The reader throws ValueError naming the choices, and NotImplemented
-/// with the reason for names that were considered and rejected.
+/// with the reason for names that were considered and rejected, both beginning with "[who]".
 const char* to_string(NumericProfile profile);
-NumericProfile parse_numeric_profile(const std::string& name);
+NumericProfile parse_numeric_profile(const std::string& name, const std::string& who = "NumericProfile");
 
 }  // namespace isobit

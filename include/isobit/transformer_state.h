@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "isobit/numeric_profile.h"
+
 namespace isobit {
 
 class KvCache;  // native layout, src/state
@@ -17,15 +19,18 @@ class KvCache;  // native layout, src/state
 /// Between calls the state keeps the kernels' own layout; k_cache()/v_cache() build the documented one on
 /// request, and a caller who keeps what they return may edit it: the next call reads the edits and updates it
 /// in place.
+///
+/// What a block computes with depends on the numeric profile that filled the state, so a state that holds
+/// tokens is refused by blocks of another one. An empty state takes the profile of the block that fills it.
 class TransformerState {
  public:
   TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
-                   int64_t window = 0);
+                   int64_t window = 0, NumericProfile numeric_profile = NumericProfile::kFp32V1);
   /// From documented buffers (copied). Throws ValueError on a wrong length, cached_tokens out of range or
   /// non-finite values.
   TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim, int64_t max_tokens,
                    const float* k_cache, const float* v_cache, int64_t buffer_size, int64_t cached_tokens,
-                   int64_t window);
+                   int64_t window, NumericProfile numeric_profile = NumericProfile::kFp32V1);
   ~TransformerState();
   TransformerState(TransformerState&&) noexcept;
   TransformerState& operator=(TransformerState&&) noexcept;
@@ -37,6 +42,7 @@ class TransformerState {
   int64_t window() const;
   int64_t capacity() const;       ///< window if > 0, else max_tokens
   int64_t cached_tokens() const;  ///< of the row that is furthest
+  NumericProfile numeric_profile() const;
   /// Of one row: rows differ after a ragged call of a model. A shorter row's part of the documented buffers
   /// is filled up with zeros.
   int64_t tokens(int64_t row) const;

@@ -49,6 +49,11 @@ void check_fits(const isobit::TransformerBlock& block, const isobit::Transformer
   match("window", options.window, state.window());
   match("n_kv_heads", options.n_kv_heads.value_or(options.n_heads), state.n_kv_heads());
   match("head_dim", options.head_dim.value_or(state.head_dim()), state.head_dim());
+  if (state.cached_tokens() > 0 && state.numeric_profile() != options.numeric_profile)
+    throw ValueError(
+        message("TransformerDecodeSession", "state",
+                std::string("numeric_profile ") + to_string(options.numeric_profile) + " as the block has",
+                to_string(state.numeric_profile())));
 }
 
 void check_fits(const isobit::MambaBlock& block, const isobit::MambaState& state) {

@@ -42,12 +42,15 @@ StridedView read_buffer(nb::handle object, const char* argument, int64_t size) {
 }
 
 State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_dim, nb::handle max_tokens,
-                 nb::handle k_cache, nb::handle v_cache, nb::handle cached_tokens, nb::handle window) {
+                 nb::handle k_cache, nb::handle v_cache, nb::handle cached_tokens, nb::handle window,
+                 nb::handle numeric_profile) {
   const int64_t batch = read_int(batch_size, kOp, "batch_size"),
                 heads = read_int(n_kv_heads, kOp, "n_kv_heads"), dim = read_int(head_dim, kOp, "head_dim"),
                 tokens = read_int(max_tokens, kOp, "max_tokens"),
                 cached = read_int(cached_tokens, kOp, "cached_tokens"),
                 span = read_int(window, kOp, "window");
+  const NumericProfile profile =
+      parse_numeric_profile(read_string(numeric_profile, kOp, "numeric_profile"), kOp);
   auto core = std::make_shared<StateCore>();
   if (k_cache.is_none() != v_cache.is_none())
     throw ValueError(message(kOp, "v_cache", "both of k_cache and v_cache or neither", "one"));
@@ -57,7 +60,7 @@ State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_d
     core->impl = named_memory(
         kOp, "batch_size, n_kv_heads, head_dim, max_tokens",
         bytes_of({2, batch, heads, span > 0 ? span : tokens, dim}),
-        [&] { return std::make_shared<isobit::TransformerState>(batch, heads, dim, tokens, span); });
+        [&] { return std::make_shared<isobit::TransformerState>(batch, heads, dim, tokens, span, profile); });
   } else {
     const StridedView k = require_array(k_cache, kOp, "k_cache");
     const int64_t capacity = span > 0 ? span : tokens;
@@ -68,7 +71,7 @@ State make_state(nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_d
                       values = read_buffer(v_cache, "v_cache", size);
     core->impl = std::make_shared<isobit::TransformerState>(
         batch, heads, dim, tokens, reinterpret_cast<const float*>(keys.data),
-        reinterpret_cast<const float*>(values.data), size, cached, span);
+        reinterpret_cast<const float*>(values.data), size, cached, span, profile);
   }
   return State{std::move(core)};
 }
@@ -110,8 +113,10 @@ nb::tuple constructor_arguments(const State& self) {
       throw ValueError(message(kOp, "state", "rows at the same number of tokens, to be copied or pickled",
                                std::to_string(s.tokens(row)) + " and " + std::to_string(s.cached_tokens())));
   Array k = Array::copy_of(cache(self, true)), v = Array::copy_of(cache(self, false));
-  return nb::make_tuple(s.batch_size(), s.n_kv_heads(), s.head_dim(), s.max_tokens(), std::move(k),
-                        std::move(v), s.cached_tokens(), s.window());
+  const nb::tuple common = nb::make_tuple(s.batch_size(), s.n_kv_heads(), s.head_dim(), s.max_tokens(),
+                                          std::move(k), std::move(v), s.cached_tokens(), s.window());
+  if (s.numeric_profile() == NumericProfile::kFp32V1) return common;
+  return nb::tuple(common + nb::make_tuple(to_string(s.numeric_profile())));
 }
 
 std::string repr(const State& self) {
@@ -136,7 +141,10 @@ constexpr const char* kDoc =
     "still held. Buffers given to the constructor are copied. ValueError for a wrong length, cached_tokens "
     "outside\n"
     "0..max_tokens or non-finite values; TypeError for another dtype than float32. Pickles and copies byte "
-    "for byte.";
+    "for byte.\n"
+    "``numeric_profile``: of the block that filled the buffers. Blocks of another one refuse a state with "
+    "tokens; an empty\n"
+    "one takes the profile of the block that fills it. Pickles hold it unless it is fp32_v1.";
 
 }  // namespace
 
@@ -151,16 +159,17 @@ void bind_state(nb::module_& m) {
       "__init__",
       [](State* self, nb::handle batch_size, nb::handle n_kv_heads, nb::handle head_dim,
          nb::handle max_tokens, nb::handle k_cache, nb::handle v_cache, nb::handle cached_tokens,
-         nb::handle window) {
+         nb::handle window, nb::handle numeric_profile) {
         new (self) State(make_state(batch_size, n_kv_heads, head_dim, max_tokens, k_cache, v_cache,
-                                    cached_tokens, window));
+                                    cached_tokens, window, numeric_profile));
       },
       "batch_size"_a.none(), "n_kv_heads"_a.none(), "head_dim"_a.none(), "max_tokens"_a.none(),
       "k_cache"_a.none() = nb::none(), "v_cache"_a.none() = nb::none(), "cached_tokens"_a.none() = 0,
-      "window"_a.none() = 0,
+      "window"_a.none() = 0, "numeric_profile"_a.none() = "fp32_v1",
       nb::sig("def __init__(self, batch_size: int, n_kv_heads: int, head_dim: int, max_tokens: int, k_cache: "
               "typing.Any = None, "
-              "v_cache: typing.Any = None, cached_tokens: int = 0, window: int = 0) -> None"));
+              "v_cache: typing.Any = None, cached_tokens: int = 0, window: int = 0, numeric_profile: str = "
+              "'fp32_v1') -> None"));
   cls.def_prop_ro("batch_size", [](const State& s) { return s.core->impl->batch_size(); });
   cls.def_prop_ro("n_kv_heads", [](const State& s) { return s.core->impl->n_kv_heads(); });
   cls.def_prop_ro("head_dim", [](const State& s) { return s.core->impl->head_dim(); });
@@ -169,6 +178,9 @@ void bind_state(nb::module_& m) {
   cls.def_prop_ro(
       "capacity", [](const State& s) { return s.core->impl->capacity(); },
       "Positions kept: window if positive, else max_tokens.");
+  cls.def_prop_ro(
+      "numeric_profile", [](const State& s) { return to_string(s.core->impl->numeric_profile()); },
+      "Under which the tokens were computed.");
   cls.def_prop_rw(
       "cached_tokens", [](const State& s) { return s.core->impl->cached_tokens(); },
       [](const State& s, nb::handle n) {

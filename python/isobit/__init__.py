@@ -17,7 +17,7 @@ from ._core import (
     set_num_threads,
     version,
 )
-from ._errors import NonFiniteError, NotProvidedError
+from ._errors import NonFiniteError, NotProvidedError, NumericProfileSpeedWarning
 from ._modes import numeric_mode, numeric_profile, numeric_profiles, set_numeric_mode, set_numeric_profile
 from .array import Array
 from .mamba import (
@@ -48,6 +48,7 @@ __all__ = [
     "Mamba3BlockInference",
     "Mamba3State",
     "NonFiniteError",
+    "NumericProfileSpeedWarning",
     "SambaConfig",
     "SambaInference",
     "TransformerBlock",
@@ -86,7 +87,7 @@ def __getattr__(name: str) -> NoReturn:
 
 # Users meet the compiled classes under the names of the package, and so do pickles.
 for _module, _classes in {
-    "isobit": (Array, NonFiniteError, TransformerState),
+    "isobit": (Array, NonFiniteError, NumericProfileSpeedWarning, TransformerState),
     "isobit.mamba": (mamba.Mamba1State, mamba.Mamba2State, mamba.Mamba3State),
     "isobit.transformer": (transformer.TransformerDecodeSession,),
     "isobit.models": (

@@ -136,6 +136,8 @@ class TransformerState:
     They are shared memory: what is written into them is honoured by the next call, which also updates arrays that are
     still held. Buffers given to the constructor are copied. ValueError for a wrong length, cached_tokens outside
     0..max_tokens or non-finite values; TypeError for another dtype than float32. Pickles and copies byte for byte.
+    ``numeric_profile``: of the block that filled the buffers. Blocks of another one refuse a state with tokens; an empty
+    one takes the profile of the block that fills it. Pickles hold it unless it is fp32_v1.
     """
 
     def __init__(
@@ -148,6 +150,7 @@ class TransformerState:
         v_cache: Any = None,
         cached_tokens: int = 0,
         window: int = 0,
+        numeric_profile: str = "fp32_v1",
     ) -> None: ...
     @property
     def batch_size(self) -> int: ...
@@ -162,6 +165,10 @@ class TransformerState:
     @property
     def capacity(self) -> int:
         """Positions kept: window if positive, else max_tokens."""
+
+    @property
+    def numeric_profile(self) -> str:
+        """Under which the tokens were computed."""
 
     @property
     def cached_tokens(self) -> int:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions with a name of their own; the others are ValueError, TypeError, FileNotFoundError,
-NotImplementedError and MemoryError."""
+"""The exceptions and warnings with a name of their own; the other exceptions are ValueError, TypeError,
+FileNotFoundError, NotImplementedError and MemoryError."""
 
 from __future__ import annotations
 
@@ -27,3 +27,7 @@ class NonFiniteError(ValueError):
 
 class NotProvidedError(NotImplementedError, AttributeError):
     """A name of the interface that this version does not provide; for hasattr, one that is not there."""
+
+
+class NumericProfileSpeedWarning(UserWarning):
+    """A numeric profile is slow on the instruction set in use. The bits are the same."""

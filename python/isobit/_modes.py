@@ -8,10 +8,12 @@ run the same code and promise less.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from . import lowbit
+from . import _core, lowbit
+from ._errors import NumericProfileSpeedWarning
 
 MODES = ("identical", "deterministic", "fast")
 PROFILES = ("fp32_v1", "fixed15_v1", "int8x32_v1")
@@ -20,8 +22,11 @@ _REJECTED_PROFILES = {
     "fixed15_int8_attention_v1": "8-bit attention raises perplexity by 28.9 %; see fixed15_v1",
 }
 _LATER_DEVICES = ("cuda", "opencl", "gpu")
+# Instruction sets whose products of codes are plain multiplications, one at a time.
+_WITHOUT_INTEGER_DOTS = ("scalar",)
 
 _chosen: dict[str, str] = {}
+_warned: set[str] = set()
 
 
 def _check_mode(where: str, mode: object) -> str:
@@ -102,6 +107,19 @@ def resolve_profile(where: str, name: str | None, available: tuple[str, ...] = P
             "which is provided for transformer blocks and models of them"
         )
     return profile
+
+
+def warn_if_slow(where: str, profile: str) -> None:
+    """NumericProfileSpeedWarning, once a process for each profile, at the line that called the caller."""
+    isa = _core.active_isa()
+    if profile == "fp32_v1" or profile in _warned or isa not in _WITHOUT_INTEGER_DOTS:
+        return
+    _warned.add(profile)
+    message = (
+        f"[{where}] numeric_profile: {profile} is slow on the instruction set in use, {isa}, "
+        "which has no integer dot products; the bits are the same"
+    )
+    warnings.warn(message, NumericProfileSpeedWarning, stacklevel=3)
 
 
 def resolve_device(where: str, device: str) -> str:

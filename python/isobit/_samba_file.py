@@ -91,6 +91,8 @@ def _read_header(file: IO[bytes], path: Any) -> tuple[dict[str, Any], int]:
 
 
 def _read_state(state: Any, path: Any, config_class: Any) -> tuple[Any, list[tuple[str, tuple[int, ...]]]]:
+    if isinstance(state, dict) and "numeric_profile" in state:  # which states of fp32_v1 do not have
+        raise _refused(path, "a state of numeric_profile fp32_v1", repr(state["numeric_profile"])[:80])
     if not isinstance(state, dict) or set(state) != _STATE_KEYS:
         raise _refused(path, f"a state with {', '.join(sorted(_STATE_KEYS))}", "other keys")
     for key, value in (("schema", STATE_SCHEMA), ("profile", PROFILE), ("numeric_mode", "identical")):

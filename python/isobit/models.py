@@ -158,6 +158,7 @@ class CausalLM(Computes, _core.CausalLM):
         named = lowbit.materialize(named)
         _core.CausalLM.__init__(self, plan, named, max_positions, progress, *kept)
         self._numeric_mode = numeric_mode
+        _modes.warn_if_slow("CausalLM", self.numeric_profile)
 
     @classmethod
     def load(
@@ -179,7 +180,8 @@ class CausalLM(Computes, _core.CausalLM):
         bits) or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
         head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
         numeric_profile: the arithmetic of projections, head and scores, one of isobit.numeric_profiles();
-        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices.
+        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices;
+        where the instruction set in use makes it slow, that is a NumericProfileSpeedWarning, once a process.
         max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
         called while loading. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
         a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
@@ -194,6 +196,7 @@ class CausalLM(Computes, _core.CausalLM):
             _core.CausalLM.__init__(model, plan, _torch_file.read(pickled), max_positions, progress, *kept)
         model._config = HFConfig.from_json(path)
         model._numeric_mode = numeric_mode
+        _modes.warn_if_slow("CausalLM", model.numeric_profile)
         return model
 
     @staticmethod

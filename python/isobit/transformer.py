@@ -37,7 +37,8 @@ class TransformerBlock(Block, _core.TransformerBlock):
     Raises TypeError for a wrong kind of argument or a dtype other than float32, ValueError for a missing,
     unexpected, wrongly shaped or non-finite weight or an option that does not fit, NotImplementedError for
     a named feature that is not provided; messages name the class, the argument, what was expected and what
-    came.
+    came. Warns with NumericProfileSpeedWarning, once a process, of a profile for which the instruction set
+    in use has no integer dot products.
     """
 
     def __init__(
@@ -86,12 +87,14 @@ class TransformerBlock(Block, _core.TransformerBlock):
             "attn_softcap": attn_softcap,
         }
         self._check_choice(numeric_mode, device)
-        options["numeric_profile"] = _modes.resolve_profile(type(self).__name__, numeric_profile)
+        profile = _modes.resolve_profile(type(self).__name__, numeric_profile)
+        options["numeric_profile"] = profile
         if hasattr(weights, "items"):
             options["weight_format"] = _modes.stored_format(type(self).__name__, weights, weight_format)
             weights = lowbit.materialize(weights)
         _core.TransformerBlock.__init__(self, weights, options)
         self._numeric_mode = numeric_mode
+        _modes.warn_if_slow(type(self).__name__, profile)
 
     n_heads: int = option("n_heads")
     n_kv_heads: int = option("n_kv_heads")

@@ -33,7 +33,7 @@ const char* to_string(NumericProfile profile) {
                    std::to_string(static_cast<int>(profile)));
 }
 
-NumericProfile parse_numeric_profile(const std::string& name) {
+NumericProfile parse_numeric_profile(const std::string& name, const std::string& who) {
   std::string known;
   for (const NumericProfile p : kProfiles) {
     if (name == to_string(p)) return p;
@@ -41,9 +41,9 @@ NumericProfile parse_numeric_profile(const std::string& name) {
   }
   for (const auto& [rejected, reason] : kRejected)
     if (name == rejected)
-      throw NotImplemented("[NumericProfile] numeric_profile: expected one of " + known + ", got " + name +
+      throw NotImplemented("[" + who + "] numeric_profile: expected one of " + known + ", got " + name +
                            ", which was rejected: " + reason);
-  throw ValueError("[NumericProfile] numeric_profile: expected one of " + known + ", got '" + name + "'");
+  throw ValueError("[" + who + "] numeric_profile: expected one of " + known + ", got '" + name + "'");
 }
 
 }  // namespace isobit

@@ -33,6 +33,9 @@ constexpr Golden kGoldens[] = {
     {"matrix product, int8", "2ea1ed8bba3bab508555041d7852e08d2cabc15e4b015cd5ef179105d1349b00"},
     {"matrix product, fixed15_v1", "83e9ae8f6155719f3f13e1249ead800758dc4c6a187ec0932eef347cf3282006"},
     {"matrix product, int8x32_v1", "e190f1ae7da089c5cd58b3d5d9ed93609e5552601bab5c2c6cadab88afc7d0cf"},
+    {"matrix product, Q8_0 blocks", "bd5291df9d83d351f92a5d547f96b0bc741c584892ec64e6d543d38044a85d35"},
+    {"matrix product, Q4_0 blocks", "da0d6763083b1135f0782508563c892303a5479c203a3fb046e073c749b8a997"},
+    {"matrix product, Q4_1 blocks", "749c4b6e34fef7310e05e50961da133a1da4cef46eea6a728bed586899010939"},
     {"RMSNorm", "24595d0d4c2551675c9b53d724c22d276cffb00604a288866413203fd73ee0c4"},
     {"RMSNorm, offset", "d2a4fe611f2c3ce9977f5b6de134d72cff870e4445dff0c0fdf9a9127e4c4e08"},
     {"LayerNorm", "23af9508911128866c882b96968c05d88c9f868fbf607d4ad89187129b5c7680"},
@@ -124,6 +127,8 @@ constexpr Golden kGoldens[] = {
     {"model: nemotron_h", "df4b9646f51e6dd193a9660181e0ce2c43a51190ee0b4919e78fdca88ee35915"},
     {"model: zamba2", "8cf411a5c22634335239607f99275354e774b198f74d336feb58519c93f8a8e4"},
     {"model: samba", "488d610481485fa337075b21e167016ff2a55789417b843a157c9fc5de0c462a"},
+    {"model: qwen3, bfloat16", "adc72666cad043705f2c9cbc30815239c20200a0f020c71e7fdd3bf76859ecd7"},
+    {"model: qwen3, int8", "a5b178825c891f1271a7f5f4ca9326042734dbba60d004a7690d837ba8c7f9a9"},
     {"model: qwen3, fixed15_v1", "531cb291255f28ffc3a17c945e66726e225af9903dc0529e8e1af36f0254a6ad"},
     {"model: qwen3, int8x32_v1", "d4db24a732d6eff01133c1ab0a605bc435a6244fa1eaf567fd42a34d3bee3c12"},
 };

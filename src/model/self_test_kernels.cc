@@ -101,6 +101,18 @@ std::vector<float> uneven(uint64_t seed, int64_t rows, int64_t k) {
   return x;
 }
 
+void hash_products(const KernelTable& table, const PackedMatrix& w, const std::vector<float>& bias,
+                   Sha256& hash) {
+  for (const int64_t rows : {1, 2, 7, 13}) {
+    const std::vector<float> a = uneven(18, rows, w.k);
+    std::vector<float> c(static_cast<size_t>(rows * w.n));
+    ops::IntegerRows quantized;
+    quantized.quantize(table, a.data(), w.k, rows, w);
+    quantized.multiply(table, 0, rows, w, 0, w.n, bias.data(), c.data(), w.n);
+    hash_values(hash, c);
+  }
+}
+
 void run_matmul_integer(const KernelTable& table, NumericProfile profile, Sha256& hash) {
   constexpr int64_t kInner = 777, kCols = 70;
   const std::vector<float> w = uneven(17, kCols, kInner), bias = values(4, kCols);
@@ -113,14 +125,38 @@ void run_matmul_integer(const KernelTable& table, NumericProfile profile, Sha256
   for (int64_t first = 0; first < kCols; first += kernels::kPanel)
     ops::pack_integer_panel(table, w.data() + first * kInner, first, std::min(kernels::kPanel, kCols - first),
                             packed);
-  for (const int64_t rows : {1, 2, 7, 13}) {
-    const std::vector<float> a = uneven(18, rows, kInner);
-    std::vector<float> c(static_cast<size_t>(rows * kCols));
-    ops::IntegerRows quantized;
-    quantized.quantize(table, a.data(), kInner, rows, packed);
-    quantized.multiply(table, 0, rows, packed, 0, kCols, bias.data(), c.data(), kCols);
-    hash_values(hash, c);
+  hash_products(table, packed, bias, hash);
+}
+
+// A file's blocks: any codes but -128, scales and minima of both signs below 2, subnormal ones among them.
+std::vector<std::byte> file_blocks(uint64_t seed, BlockType type, int64_t blocks) {
+  const int64_t bytes = block_bytes(type), halves = type == BlockType::kQ4_1 ? 4 : 2;
+  std::vector<std::byte> row(static_cast<size_t>(blocks * bytes));
+  for (size_t i = 0; i < row.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i) % bytes;
+    auto byte = static_cast<uint8_t>(synthetic::hash(seed, i));
+    if (at < halves && at % 2 == 1) byte &= 0xbf;
+    if (at >= halves && type == BlockType::kQ8_0 && byte == 0x80) byte = 0x7f;
+    row[i] = std::byte{byte};
   }
+  return row;
+}
+
+void run_matmul_blocks(const KernelTable& table, BlockType type, Sha256& hash) {
+  constexpr int64_t kInner = 800, kCols = 70;
+  const std::vector<float> bias = values(4, kCols);
+  PackedMatrix packed;
+  packed.n = kCols;
+  packed.k = kInner;
+  packed.profile = NumericProfile::kInt8x32V1;
+  if (type != BlockType::kQ8_0) packed.kept = type;
+  SlabPool pool;
+  ops::allocate_integer_panels(packed, pool);
+  for (int64_t row = 0; row < kCols; ++row) {
+    const std::vector<std::byte> bytes = file_blocks(19 + static_cast<uint64_t>(row), type, kInner / 32);
+    ops::keep_block_row({DType::U8, {1, kInner}, bytes.data(), type}, row, packed);
+  }
+  hash_products(table, packed, bias, hash);
 }
 
 enum class Norm { kRms, kRmsOffset, kLayer };
@@ -202,6 +238,11 @@ std::vector<GoldenCase> kernel_cases(const KernelTable& table) {
   for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
     cases.push_back({std::string("matrix product, ") + to_string(profile),
                      [&table, profile](Sha256& hash) { run_matmul_integer(table, profile, hash); }});
+  const std::pair<const char*, BlockType> blocks[] = {
+      {"Q8_0", BlockType::kQ8_0}, {"Q4_0", BlockType::kQ4_0}, {"Q4_1", BlockType::kQ4_1}};
+  for (const auto& [name, type] : blocks)
+    cases.push_back({std::string("matrix product, ") + name + " blocks",
+                     [&table, type = type](Sha256& hash) { run_matmul_blocks(table, type, hash); }});
   const std::pair<const char*, Norm> norms[] = {
       {"RMSNorm", Norm::kRms}, {"RMSNorm, offset", Norm::kRmsOffset}, {"LayerNorm", Norm::kLayer}};
   for (const auto& [name, norm] : norms)

@@ -52,10 +52,10 @@ void run_long_block(int64_t window, Sha256& hash) {
 }
 
 // Logits of a prompt, then what generation does: its ids, and the logits of the last choice.
-void run_model(const std::string& family, NumericProfile profile, Sha256& hash) {
+void run_model(const std::string& family, const LoadOptions& options, Sha256& hash) {
   constexpr int64_t kBatch = 2, kLength = 11, kNew = 9;
   const ModelPlan plan = plan_for(HFConfig::from_text(synthetic::family_config(family)));
-  const CausalLM model(plan, synthetic::model(plan, 5).map, {.numeric_profile = profile});
+  const CausalLM model(plan, synthetic::model(plan, 5).map, options);
   std::vector<int64_t> ids;
   for (uint64_t i = 0; i < kBatch * kLength; ++i)
     ids.push_back(static_cast<int64_t>(synthetic::hash(3, i) % synthetic::kVocab));
@@ -100,11 +100,17 @@ std::vector<GoldenCase> model_cases() {
   for (const synthetic::MambaCase& c : synthetic::mamba_cases())
     cases.push_back({"block: " + c.name, [c](Sha256& hash) { run_mamba(c, hash); }});
   for (const std::string& family : synthetic::families())
-    cases.push_back(
-        {"model: " + family, [family](Sha256& hash) { run_model(family, NumericProfile::kFp32V1, hash); }});
+    cases.push_back({"model: " + family, [family](Sha256& hash) { run_model(family, {}, hash); }});
+  cases.push_back(
+      {"model: qwen3, bfloat16", [](Sha256& hash) {
+         run_model("qwen3",
+                   {.weight_format = WeightFormat::kBfloat16, .embed_format = WeightFormat::kBfloat16}, hash);
+       }});
+  cases.push_back({"model: qwen3, int8",
+                   [](Sha256& hash) { run_model("qwen3", {.weight_format = WeightFormat::kInt8}, hash); }});
   for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
     cases.push_back({std::string("model: qwen3, ") + to_string(profile),
-                     [profile](Sha256& hash) { run_model("qwen3", profile, hash); }});
+                     [profile](Sha256& hash) { run_model("qwen3", {.numeric_profile = profile}, hash); }});
   return cases;
 }
 

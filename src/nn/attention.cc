@@ -58,6 +58,7 @@ void check_attention(TransformerOptions& o, const std::string& prefix, int64_t d
 Attention::Attention(PlacedWeights& place, const WeightMap& weights, const std::string& prefix,
                      const TransformerOptions& options, const char* who, double key_multiplier)
     : heads_{options.n_heads, *options.n_kv_heads, *options.head_dim},
+      numeric_profile_(options.numeric_profile),
       key_multiplier_(static_cast<float>(key_multiplier)) {
   const std::string q = prefix + "q_proj", k = prefix + "k_proj", v = prefix + "v_proj";
   place.place_matrix(qkv_, weights, {q + ".weight", k + ".weight", v + ".weight"}, who, options.weight_format,
@@ -96,6 +97,7 @@ void Attention::project(const float* normed, const TokenBatch& pass, float* qkv,
 
 void Attention::attend(float* qkv, const TokenBatch& pass, TransformerState::Impl& state, Workspace& w,
                        float* out, Faults& faults, int64_t layer) const {
+  state.numeric_profile = numeric_profile_;
   float* attended = w.attended.at_least(pass.tokens * output_.k);
   if (attention_.int15_scores) state.cache.keep_key_codes(state.cached());
   ops::rotate_and_cache(heads_, head_norm_, rope_.get(), qkv, pass, state.cache, faults, layer);
@@ -112,11 +114,12 @@ void Attention::forward(const float* normed, const TokenBatch& pass, Transformer
 }
 
 TransformerState Attention::allocate_state(int64_t batch_size, int64_t max_tokens) const {
-  return {batch_size, heads_.kv_heads, heads_.head_dim, max_tokens, attention_.window};
+  return {batch_size, heads_.kv_heads, heads_.head_dim, max_tokens, attention_.window, numeric_profile_};
 }
 
 void Attention::check_state(const char* who, const LayerStates& state, std::span<const int64_t> more) const {
-  isobit::check_state(who, *state.attention, heads_.kv_heads, heads_.head_dim, attention_.window, more);
+  isobit::check_state(who, *state.attention, heads_.kv_heads, heads_.head_dim, attention_.window,
+                      numeric_profile_, more);
 }
 
 void Attention::reserve_positions(int64_t positions) const {

@@ -47,6 +47,7 @@ class Attention {
   ops::HeadShape heads_{};
   ops::HeadNorm head_norm_;
   ops::AttentionOptions attention_;
+  NumericProfile numeric_profile_;
   float key_multiplier_;
   std::shared_ptr<const RopeTable> rope_;  // null: no rotation
   PackedMatrix qkv_, output_;

@@ -30,7 +30,7 @@ void check_room(const char* who, std::span<const int64_t> more, int64_t max_posi
 }
 
 void check_state(const char* who, const TransformerState::Impl& state, int64_t kv_heads, int64_t head_dim,
-                 int64_t window, std::span<const int64_t> more) {
+                 int64_t window, NumericProfile profile, std::span<const int64_t> more) {
   const auto same = [who](const char* what, int64_t wanted, int64_t got) {
     expect(wanted == got, who, std::string("state.") + what, std::to_string(wanted), std::to_string(got));
   };
@@ -38,6 +38,8 @@ void check_state(const char* who, const TransformerState::Impl& state, int64_t k
   same("n_kv_heads", kv_heads, state.cache.kv_heads());
   same("head_dim", head_dim, state.cache.head_dim());
   same("window", window, state.window);
+  expect(state.cached() == 0 || state.numeric_profile == profile, who, "state.numeric_profile",
+         to_string(profile), to_string(state.numeric_profile));
   for (size_t row = 0; row < more.size(); ++row)
     expect(more[row] <= state.max_tokens - state.tokens[row], who, "state",
            "room for " + std::to_string(more[row]) + " more tokens",

@@ -18,8 +18,8 @@ std::vector<int64_t> check_tokens(const char* who, int64_t batch, int64_t length
 void check_room(const char* who, std::span<const int64_t> more, int64_t max_positions,
                 std::span<const int64_t> cached);
 
-/// The state fits the block and has room for more[row] tokens in each row.
+/// The state fits the block, was filled under its profile, and has room for more[row] tokens in each row.
 void check_state(const char* who, const TransformerState::Impl& state, int64_t kv_heads, int64_t head_dim,
-                 int64_t window, std::span<const int64_t> more);
+                 int64_t window, NumericProfile profile, std::span<const int64_t> more);
 
 }  // namespace isobit

@@ -58,7 +58,7 @@ TransformerState TransformerBlock::allocate_state(int64_t batch_size, int64_t ma
   const TransformerOptions& o = impl_->layer->options();
   expect(max_tokens <= o.max_positions, kWho, "max_tokens",
          "at most max_positions = " + std::to_string(o.max_positions), std::to_string(max_tokens));
-  return {batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window};
+  return {batch_size, *o.n_kv_heads, *o.head_dim, max_tokens, o.window, o.numeric_profile};
 }
 
 const TransformerOptions& TransformerBlock::options() const { return impl_->layer->options(); }

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kWho = "TransformerState";
 
 std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, int64_t head_dim,
-                                             int64_t max_tokens, int64_t window) {
+                                             int64_t max_tokens, int64_t window, NumericProfile profile) {
   const auto positive = [](const char* name, int64_t value) {
     expect(value > 0, kWho, name, "a positive integer", std::to_string(value));
   };
@@ -22,7 +22,7 @@ std::unique_ptr<TransformerState::Impl> make(int64_t batch, int64_t kv_heads, in
   positive("max_tokens", max_tokens);
   expect(window >= 0, kWho, "window", "an integer >= 0", std::to_string(window));
   checked_mul(checked_mul(checked_mul(batch, kv_heads), window > 0 ? window : max_tokens), head_dim);
-  return std::make_unique<TransformerState::Impl>(batch, kv_heads, head_dim, max_tokens, window);
+  return std::make_unique<TransformerState::Impl>(batch, kv_heads, head_dim, max_tokens, window, profile);
 }
 
 }  // namespace
@@ -122,7 +122,10 @@ std::unique_ptr<LayerState::Transaction> TransformerState::Impl::begin(std::span
 }
 
 StateTransaction::StateTransaction(TransformerState::Impl& state, std::span<const int64_t> appended)
-    : state_(state), appended_(appended.begin(), appended.end()), held_from_(state.held_from) {
+    : state_(state),
+      appended_(appended.begin(), appended.end()),
+      held_from_(state.held_from),
+      numeric_profile_(state.numeric_profile) {
   state_.begin_call();
   if (!state_.cache.wraps()) return;
   const int64_t slots = state_.cache.slots();
@@ -135,6 +138,7 @@ StateTransaction::StateTransaction(TransformerState::Impl& state, std::span<cons
 
 StateTransaction::~StateTransaction() {
   if (committed_) return;
+  state_.numeric_profile = numeric_profile_;
   if (saved_) std::swap(state_.cache, *saved_);
   for (size_t row = 0; row < appended_.size(); ++row)
     if (saved_ || state_.tokens[row] == 0) state_.held_from[row] = held_from_[row];
@@ -147,13 +151,14 @@ void StateTransaction::commit() {
 }
 
 TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim,
-                                   int64_t max_tokens, int64_t window)
-    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {}
+                                   int64_t max_tokens, int64_t window, NumericProfile numeric_profile)
+    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window, numeric_profile)) {}
 
 TransformerState::TransformerState(int64_t batch_size, int64_t n_kv_heads, int64_t head_dim,
                                    int64_t max_tokens, const float* k_cache, const float* v_cache,
-                                   int64_t buffer_size, int64_t cached_tokens, int64_t window)
-    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window)) {
+                                   int64_t buffer_size, int64_t cached_tokens, int64_t window,
+                                   NumericProfile numeric_profile)
+    : impl_(make(batch_size, n_kv_heads, head_dim, max_tokens, window, numeric_profile)) {
   expect(buffer_size == impl_->buffer_size(), kWho, "k_cache and v_cache",
          std::to_string(impl_->buffer_size()) + " float32 values each", std::to_string(buffer_size));
   expect(cached_tokens >= 0 && cached_tokens <= max_tokens, kWho, "cached_tokens",
@@ -174,6 +179,7 @@ int64_t TransformerState::max_tokens() const { return impl_->max_tokens; }
 int64_t TransformerState::window() const { return impl_->window; }
 int64_t TransformerState::capacity() const { return impl_->capacity(); }
 int64_t TransformerState::cached_tokens() const { return impl_->cached(); }
+NumericProfile TransformerState::numeric_profile() const { return impl_->numeric_profile; }
 int64_t TransformerState::tokens(int64_t row) const {
   expect(row >= 0 && row < batch_size(), kWho, "row", "0.." + std::to_string(batch_size() - 1),
          std::to_string(row));
@@ -199,7 +205,7 @@ void TransformerState::reset() { impl_->reset(); }
 
 TransformerState TransformerState::copy() {
   impl_->begin_call();
-  TransformerState other(batch_size(), n_kv_heads(), head_dim(), 1, 0);
+  TransformerState other(batch_size(), n_kv_heads(), head_dim(), 1, 0, impl_->numeric_profile);
   Impl& to = other.impl();
   to.max_tokens = impl_->max_tokens;
   to.window = impl_->window;

@@ -16,9 +16,11 @@
 namespace isobit {
 
 struct TransformerState::Impl : LayerState {
-  Impl(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window)
+  Impl(int64_t batch, int64_t kv_heads, int64_t head_dim, int64_t max_tokens, int64_t window,
+       NumericProfile numeric_profile)
       : max_tokens(max_tokens),
         window(window),
+        numeric_profile(numeric_profile),
         tokens(static_cast<size_t>(batch), 0),
         held_from(static_cast<size_t>(batch), 0),
         cache(batch, kv_heads, head_dim, max_tokens, window) {}
@@ -30,7 +32,8 @@ struct TransformerState::Impl : LayerState {
 
   int64_t max_tokens;
   int64_t window;
-  std::vector<int64_t> tokens;  // cached, by row
+  NumericProfile numeric_profile;  // of what filled it; an empty state's is replaced by the next call's
+  std::vector<int64_t> tokens;     // cached, by row
   // By row the oldest position whose slot has not been given to another, or was never filled.
   std::vector<int64_t> held_from;
   KvCache cache;
@@ -58,8 +61,8 @@ struct TransformerState::Impl : LayerState {
   void end_call();
 };
 
-/// Keeps a state as it was unless commit() is called: the rows' tokens move only then, and where the call
-/// overwrites slots of a ring that the window still needs, they come back.
+/// Keeps a state as it was unless commit() is called: the rows' tokens move only then, the profile comes
+/// back, and where the call overwrites slots of a ring that the window still needs, so do they.
 class StateTransaction : public LayerState::Transaction {
  public:
   StateTransaction(TransformerState::Impl& state, std::span<const int64_t> appended);
@@ -70,6 +73,7 @@ class StateTransaction : public LayerState::Transaction {
   TransformerState::Impl& state_;
   std::vector<int64_t> appended_;
   std::vector<int64_t> held_from_;
+  NumericProfile numeric_profile_;
   bool committed_ = false;
   std::optional<KvCache> saved_;
 };

@@ -29,6 +29,25 @@ void reference_and_each_table(const Check& check) {
   each_table(check);
 }
 
+// On a CPU with dot instructions the set without them is a table of its own, so that both are tested.
+TEST(IntegerTables, WithAndWithoutDotInstructions) {
+  const auto find = [](const std::string& name) -> const KernelTable* {
+    for (const KernelTable* table : kernels::available_tables())
+      if (name == table->isa) return table;
+    return nullptr;
+  };
+  for (const auto& [with, without] : {std::pair{"avx512vnni", "avx512"}, std::pair{"neondot", "neon"}}) {
+    const KernelTable *dots = find(with), *plain = find(without);
+    if (dots == nullptr) continue;
+    ASSERT_NE(plain, nullptr) << without;
+    EXPECT_STREQ(plain->dot.isa, without);
+    EXPECT_NE(dots->dot.matmul_int15, plain->dot.matmul_int15);
+    EXPECT_NE(dots->dot.matmul_int8x32, plain->dot.matmul_int8x32);
+    EXPECT_NE(dots->dot.matmul_int4x32, plain->dot.matmul_int4x32);
+    EXPECT_EQ(dots->matmul, plain->matmul);
+  }
+}
+
 /// Every table's product [rows, cols] of a problem equals the reference's and writes nothing beside it.
 template <typename Problem>
 void check_tables(Problem& problem, int64_t rows, int64_t cols, const float* shift, Random& random) {
@@ -168,6 +187,14 @@ TEST(MatmulInt15Kernel, RoundsTheSumOnceAndTheResultOnce) {
     expect(big + 1, 0, 0x1p24f);
     expect(big + 2, 0, 0x1.000002p24f);
     expect(big + 3, 0, 0x1.000004p24f);
+    for (const int64_t high : {int64_t{1} << 28, int64_t{3} << 26}) {  // neighbours are 32 and 16 apart
+      const int64_t half = high == int64_t{1} << 28 ? 16 : 8;
+      const auto value = static_cast<float>(high), step = static_cast<float>(2 * half);
+      expect(high + half - 1, 0, value);
+      expect(high + half, 0, value);
+      expect(high + half + 1, 0, value + step);
+      expect(high + 3 * half, 0, value + 2 * step);
+    }
     expect(0, -300, 0.0f);
     expect(0, 220, 0.0f);
     // The result among the subnormals: 2^-149 is the least, half of it is a tie to zero.
@@ -343,6 +370,23 @@ TEST(MatmulInt8x32Kernel, EveryPairOfCodes) {
   });
 }
 
+// Every 32-block sums to +-32 * 127 * 127, and all sums of them are exact.
+TEST(MatmulInt8x32Kernel, LongestRowsOfTheLargestCodes) {
+  for (const bool negative : {false, true}) {
+    Int8Problem problem(3, 2, 65536);
+    for (int64_t i = 0; i < 65536; ++i) {
+      for (int64_t r = 0; r < 3; ++r) problem.set_left(r, i, negative ? -127 : 127);
+      for (int64_t n = 0; n < 2; ++n) problem.set_right(n, i, n == 0 ? 127 : -127);
+    }
+    const float exact = (negative ? -127.0f : 127.0f) * 127.0f * 65536.0f;
+    reference_and_each_table([&](const KernelTable& table) {
+      std::vector<float> c(6);
+      problem.run(table, nullptr, c.data(), 2);
+      ASSERT_EQ(c, (std::vector<float>{exact, -exact, exact, -exact, exact, -exact})) << table.isa;
+    });
+  }
+}
+
 // Blocks that make the order visible: 2^24 absorbs a 1 that is added to it alone.
 TEST(MatmulInt8x32Kernel, AddsBlocksAsTheContractSays) {
   reference_and_each_table([&](const KernelTable& table) {
@@ -415,6 +459,50 @@ TEST(MatmulInt4x32Kernel, EveryShape) {
     for (const int64_t k : {31, 32, 33, 256, 257, 512, 513, 1025, 2305, 4096})
       check_int4(random.in(1, 5), random.in(1, 40), k, has_min, random.bits());
   }
+}
+
+// Rows of one code and panels of all 16 of them, with scale 1 and minimum -3: where there are minima the
+// product is a * (code - 3) for each of the k columns, and else a * (code - 8).
+void check_every_int4_code(int64_t k, bool has_min, const std::vector<int64_t>& codes) {
+  constexpr int64_t kCodes = 16;
+  const auto rows = static_cast<int64_t>(codes.size());
+  Int8Problem left(rows, 1, k);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < k; ++i) left.set_left(r, i, codes[static_cast<size_t>(r)]);
+  const int64_t bytes = has_min ? kernels::kInt4MinBlockBytes : kernels::kInt4BlockBytes;
+  AlignedBuffer panels(left.blocks * bytes / 4);
+  for (int64_t b = 0; b < left.blocks; ++b) {
+    uint8_t* block = reinterpret_cast<uint8_t*>(panels.data()) + b * bytes;
+    for (int64_t n = 0; n < kCodes; ++n) {
+      for (int64_t i = 0; i < 16; ++i)
+        block[i / 4 * 4 * kPanel + 4 * n + i % 4] = static_cast<uint8_t>(n << 4 | n);
+      uint8_t* scale = block + kInt8Block * kPanel / 2 + 2 * n;
+      scale[1] = 0x3c;                                                      // 1
+      if (has_min) scale[2 * kPanel] = 0x00, scale[2 * kPanel + 1] = 0xc2;  // -3
+    }
+  }
+  const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), left.blocks, left.scales.data(),
+                      left.offsets.data()};
+  reference_and_each_table([&](const KernelTable& table) {
+    std::vector<float> c(static_cast<size_t>(rows * kCodes));
+    table.dot.matmul_int4x32(a, rows, reinterpret_cast<uint8_t*>(panels.data()), has_min, kCodes, nullptr,
+                             c.data(), kCodes);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t n = 0; n < kCodes; ++n)
+        ASSERT_EQ(c[static_cast<size_t>(r * kCodes + n)],
+                  static_cast<float>(k * codes[static_cast<size_t>(r)] * (n - (has_min ? 3 : 8))))
+            << table.isa;
+  });
+}
+
+TEST(MatmulInt4x32Kernel, EveryPairOfCodes) {
+  std::vector<int64_t> all;
+  for (int64_t code = -127; code <= 127; ++code) all.push_back(code);
+  for (const bool has_min : {false, true}) check_every_int4_code(32, has_min, all);
+}
+
+TEST(MatmulInt4x32Kernel, LongestRowsOfTheLargestCodes) {
+  for (const bool has_min : {false, true}) check_every_int4_code(65536, has_min, {127, -127, 0});
 }
 
 // One block: codes 0 and 15 in both halves of a byte, a scale and a minimum among the subnormals of binary16.

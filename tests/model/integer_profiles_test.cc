@@ -49,6 +49,14 @@ TEST_P(ProfileOfFamily, AllWaysGiveTheSameBits) {
       for (size_t i = 0; i < kLength; ++i)
         ASSERT_TRUE(same_bits(logits(model, {ids[i]}, 1, 1, &state),
                               {whole.data() + i * kTinyVocab, size_t{kTinyVocab}}));
+      for (int64_t cut = 1; cut < kLength; ++cut) {
+        model.reset_state(state);
+        std::vector<float> pieces = logits(model, {ids.begin(), ids.begin() + cut}, 1, cut, &state);
+        const std::vector<float> rest =
+            logits(model, {ids.begin() + cut, ids.begin() + kLength}, 1, kLength - cut, &state);
+        pieces.insert(pieces.end(), rest.begin(), rest.end());
+        ASSERT_TRUE(same_bits(pieces, {whole.data(), pieces.size()})) << cut;
+      }
       on_every_isa([&] {
         ASSERT_TRUE(same_bits(logits(model, ids, kBatch, kLength), whole));
         ASSERT_TRUE(same_bits(

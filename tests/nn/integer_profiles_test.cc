@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of the integer profiles where caches matter: long sequences and rings, states that were made by hand
-// or under another profile, calls that fail; and what the profiles leave alone.
+// or filled under another profile, calls that fail; and what the profiles leave alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,12 +35,27 @@ TEST_P(IntegerProfile, LongSequencesInAllSplits) {
   }
 }
 
+/// Asks whether a block takes a state of another profile.
+void expect_refusal(const TransformerBlock& block, const std::vector<float>& x, TransformerState& state) {
+  const NumericProfile before = state.numeric_profile();
+  const int64_t cached = state.cached_tokens();
+  const std::vector<float> keys = state.keys(), values = state.values();
+  expect_error<ValueError>(
+      [&] { run(block, x, 1, static_cast<int64_t>(x.size()) / block.d_model(), &state); },
+      {"[TransformerBlock] state.numeric_profile",
+       std::string("expected ") + to_string(block.options().numeric_profile),
+       std::string("got ") + to_string(before)});
+  EXPECT_EQ(state.numeric_profile(), before);
+  EXPECT_EQ(state.cached_tokens(), cached);
+  EXPECT_TRUE(same_bits(state.keys(), keys) && same_bits(state.values(), values));
+}
+
 // The key codes of a cache are a function of its float32 keys, however those came there.
 TEST_P(IntegerProfile, StatesFromElsewhere) {
   const BlockCase c = narrow_case(GetParam(), 40);
   BlockCase plain = c;
   plain.options.numeric_profile = NumericProfile::kFp32V1;
-  const TransformerBlock block = c.block(), other = plain.block();
+  const TransformerBlock block = c.block(), float_block = plain.block();
   const std::vector<float> x = c.input(1, 60), first = tokens(x, 1, 60, 0, 50),
                            rest = tokens(x, 1, 60, 50, 60);
   TransformerState state = block.allocate_state(1, 60);
@@ -48,18 +63,34 @@ TEST_P(IntegerProfile, StatesFromElsewhere) {
   const auto keys = state.k_cache(), values = state.v_cache();
   const auto size = static_cast<int64_t>(keys->size());
   const std::vector<float> k(*keys), v(*values);
-  TransformerState same(1, 1, 4, 60, k.data(), v.data(), size, 50, 40);
+  TransformerState same(1, 1, 4, 60, k.data(), v.data(), size, 50, 40, GetParam());
+  TransformerState unnamed(1, 1, 4, 60, k.data(), v.data(), size, 50, 40);
+  expect_refusal(block, rest, unnamed);
+  TransformerState copied = state.copy();
+  EXPECT_EQ(copied.numeric_profile(), GetParam());
+  expect_refusal(float_block, rest, copied);
   const std::vector<float> expected = run(block, rest, 1, 10, &state);
   ASSERT_TRUE(same_bits(run(block, rest, 1, 10, &same), expected));
 
-  // Filled by the float32 block in between, and by this one again.
-  TransformerState mixed = block.allocate_state(1, 60);
-  run(block, tokens(x, 1, 60, 0, 20), 1, 20, &mixed);
-  run(other, tokens(x, 1, 60, 20, 40), 1, 20, &mixed);
-  const std::vector<float> k2(*mixed.k_cache()), v2(*mixed.v_cache());
-  TransformerState fresh(1, 1, 4, 60, k2.data(), v2.data(), static_cast<int64_t>(k2.size()), 40, 40);
-  const std::vector<float> next = tokens(x, 1, 60, 40, 60);
-  ASSERT_TRUE(same_bits(run(block, next, 1, 20, &mixed), run(block, next, 1, 20, &fresh)));
+  ASSERT_TRUE(same_bits(run(block, rest, 1, 10, &copied), expected));
+
+  // An empty state is anybody's: used by the float32 block, emptied, and used by this one.
+  TransformerState shared(1, 1, 4, 60, 40);
+  run(float_block, first, 1, 50, &shared);
+  EXPECT_EQ(shared.numeric_profile(), NumericProfile::kFp32V1);
+  expect_refusal(block, rest, shared);
+  shared.set_cached_tokens(0);
+  run(block, first, 1, 50, &shared);
+  EXPECT_EQ(shared.numeric_profile(), GetParam());
+  ASSERT_TRUE(same_bits(run(block, rest, 1, 10, &shared), expected));
+}
+
+TEST_P(IntegerProfile, AFailedCallLeavesAnEmptyStatesProfile) {
+  const BlockCase c = narrow_case(GetParam(), 0);
+  const std::vector<float> bad(static_cast<size_t>(c.d_model), 3e38f);
+  TransformerState state(1, 1, 4, 60);
+  EXPECT_THROW(run(c.block(), bad, 1, 1, &state), NonFiniteError);
+  EXPECT_EQ(state.numeric_profile(), NumericProfile::kFp32V1);
 }
 
 TEST_P(IntegerProfile, AnEditOfTheKeysIsHonoured) {
@@ -71,7 +102,8 @@ TEST_P(IntegerProfile, AnEditOfTheKeysIsHonoured) {
   const auto keys = state.k_cache();
   for (float& key : *keys) key = key * -0.5f;
   const std::vector<float> k(*keys), v(*state.v_cache());
-  TransformerState rebuilt(1, 1, 4, 20, k.data(), v.data(), static_cast<int64_t>(k.size()), 15, 0);
+  TransformerState rebuilt(1, 1, 4, 20, k.data(), v.data(), static_cast<int64_t>(k.size()), 15, 0,
+                           GetParam());
   const std::vector<float> got = run(block, rest, 1, 5, &state);
   EXPECT_TRUE(same_bits(got, run(block, rest, 1, 5, &rebuilt)));
   EXPECT_FALSE(same_bits(got, run(block, rest, 1, 5, &untouched)));

@@ -62,6 +62,35 @@ TEST_P(StoredWeights, EqualTheWidenedOnesInRandomBlocksOnEveryInstructionSet) {
   }
 }
 
+// The codes of an integer profile are those of the widened weights, rows of zeros and subnormal ones too.
+TEST_P(StoredWeights, EqualTheWidenedOnesInEveryProfile) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("random_case(" + std::to_string(seed) + ")");
+    BlockCase c = random_case(seed);
+    synthetic::Weights weights = c.weights();
+    std::vector<float>& up = weights.at("up_proj.weight");
+    for (size_t i = 0; i < up.size() && i < static_cast<size_t>(2 * c.d_model); ++i)
+      up[i] *= i < static_cast<size_t>(c.d_model) ? 0.0f : 0x1p-138f;
+    c.options.weight_format = GetParam();
+    const TransformerBlock rounded(weights.map, c.options);
+    synthetic::Weights wide = c.weights();
+    for (const std::string& name : rounded.weight_names()) {
+      const std::vector<float> values = rounded.weight(name);
+      std::copy(values.begin(), values.end(), wide.at(name).begin());
+    }
+    for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1}) {
+      TransformerOptions stored_options = c.options, wide_options = c.options;
+      stored_options.numeric_profile = wide_options.numeric_profile = profile;
+      wide_options.weight_format = WeightFormat::kFloat32;
+      const TransformerBlock stored(weights.map, stored_options), other(wide.map, wide_options);
+      const std::vector<float> x = c.input(kBatch, kLength), whole = run(other, x, kBatch, kLength);
+      EXPECT_FALSE(same_bits(whole, run(rounded, x, kBatch, kLength)));
+      ASSERT_TRUE(same_bits(run(stored, x, kBatch, kLength), whole)) << to_string(profile);
+      ASSERT_TRUE(same_bits(run_split(stored, x, kBatch, {5, 1, 1, 6}, kLength), whole));
+    }
+  }
+}
+
 // Vectors stay as they are, matrices do not: they cannot be held in fewer bits.
 TEST_P(StoredWeights, OnlyMatricesAreRounded) {
   BlockCase c = option_cases().front();

@@ -132,6 +132,7 @@ def test_state_through_the_documented_buffers(data):
         np.array(state.v_cache),
         state.cached_tokens,
         state.window,
+        state.numeric_profile,
     )
     rest = np.ascontiguousarray(x[:, first:])
     assert same(block.forward(rest, copy), whole[:, first:])

@@ -170,6 +170,15 @@ def test_numeric_profiles(run, directory):
         assert line.startswith("digest ") and line[len("digest ") + 64 :] == words
 
 
+def test_a_slow_profile_is_one_line_on_stderr(directory):
+    arguments = ("generate", directory, "--ids", "5,9", "-n", "2", "--numeric-profile")
+    for profile, lines in (("int8x32_v1", 1), ("fp32_v1", 0)):
+        process = spawn(*arguments, profile, env=os.environ | {"ISOBIT_ISA": "scalar"})
+        _, err = process.communicate()
+        assert process.returncode == 0 and err.count("\n") == lines
+        assert lines == 0 or err.startswith("isobit: warning: [CausalLM] numeric_profile: int8x32_v1 is slow")
+
+
 def test_generate_stops_at_a_stop_id(run, directory, tmp_path):
     ids = [5, 9, 200]
     whole = CausalLM.load(directory).generate([ids], 8).tolist()[0]

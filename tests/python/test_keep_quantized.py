@@ -4,14 +4,16 @@
 
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("gguf")
 from gguf_builder import build, model, smollm2_gguf
-from support import contract
+from support import contract, memory
 from support.bits import same
+from support.checkpoints import make_config, random_weights
 from support.refusals import refuses
 from test_contract_block import rotary_table
 from test_contract_rotary import plain
@@ -19,7 +21,7 @@ from test_contract_rotary import plain
 import isobit
 from isobit.cli import main
 from isobit.gguf import convert
-from isobit.models import CausalLM, Checkpoint
+from isobit.models import CausalLM, Checkpoint, write_safetensors
 
 f32 = np.float32
 BYTES = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}
@@ -134,6 +136,7 @@ KINDS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::isobit.NumericProfileSpeedWarning")
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("tied", [True, False])
 def test_bits(tmp_path, kinds, tied):
@@ -148,6 +151,12 @@ def test_bits(tmp_path, kinds, tied):
     state = lm.allocate_state(1, 5)
     for i, token in enumerate(PROMPT[0]):
         assert same(lm.step([token], state), whole[:, i])
+    for cut in range(1, 5):
+        lm.reset_state(state)
+        parts = [np.asarray(lm.forward([part], state)) for part in (PROMPT[0][:cut], PROMPT[0][cut:])]
+        assert same(np.concatenate(parts, axis=1), whole)
+    ragged = np.asarray(lm.forward([PROMPT[0], [7, 7, 9, 0, 0]], lengths=[5, 3]))
+    assert same(ragged[0], whole[0]) and same(ragged[1, :3], lm.forward([[7, 7, 9]])[0])
     used = isobit.active_isa()
     for isa in isobit.available_isas():
         isobit.set_isa(isa)
@@ -157,6 +166,35 @@ def test_bits(tmp_path, kinds, tied):
     expected = {name: widened(t) for name, t in read(kept).items()}
     if kinds != "mixed":
         assert all(same(value, expected[name]) for name, value in lm.parameters().items())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_after_load(tmp_path):
+    config = make_config("llama", tie_word_embeddings=True) | {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "head_dim": 64,
+        "vocab_size": 8192,
+    }
+    tensors, types = {}, {}
+    for seed, (name, values) in enumerate(random_weights(config).items()):
+        tensors[name] = values
+        if values.ndim == 2:
+            bytes_of_row = values.shape[1] // 32 * BYTES["Q4_1"]
+            blocks = blocks_of("Q4_1", values.shape, seed)
+            tensors[name] = ("U8", (len(values), bytes_of_row), blocks)
+            types[f"isobit.blocks.{name}"] = "Q4_1"
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "config.json").write_text(json.dumps(config))
+    write_safetensors(kept / "model.safetensors", tensors, types)
+    stays, peak, weights = memory.of_load(kept, numeric_profile="int8x32_v1")
+    file = (kept / "model.safetensors").stat().st_size
+    assert 0.95 * file < weights < 1.05 * file
+    assert 0.9 * weights < stays < 1.1 * weights + 2**25 and peak < 1.1 * weights + 2**26
 
 
 def test_files(tmp_path, capsys):

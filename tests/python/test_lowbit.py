@@ -2,12 +2,13 @@
 """isobit.lowbit, and blocks and models that keep their matrices in bfloat16 or int8."""
 
 import copy
+import itertools
 import pickle
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from support import memory
 from support.bits import bits, same
 from support.blocks import case
 from support.checkpoints import make_config, random_weights, to_bfloat16, write_checkpoint
@@ -269,13 +270,13 @@ def test_every_16_bit_pattern_that_is_not_finite_is_refused(tmp_path, dtype):
     path, name = folder / "model.safetensors", "model.layers.0.mlp.down_proj.weight"
     with SafetensorsFile(path) as file:
         end = 8 + int.from_bytes(path.read_bytes()[:8], "little") + file.info(name).end
-    for pattern in patterns[:: len(patterns) // 128]:
+    formats = itertools.cycle(lowbit.FORMATS)
+    for pattern in patterns:
         with open(path, "r+b") as file:
             file.seek(end - 2)
             file.write(int(pattern).to_bytes(2, "little"))
-        for fmt in lowbit.FORMATS:
-            with refuses(ValueError, "[CausalLM layer 0] down_proj.weight", "finite"):
-                CausalLM.load(folder, weight_format=fmt)
+        with refuses(ValueError, "[CausalLM layer 0] down_proj.weight", "finite"):
+            CausalLM.load(folder, weight_format=next(formats))
 
 
 @pytest.mark.parametrize("fmt", STORED)
@@ -367,19 +368,6 @@ def test_hostile_packed_weights_for_a_model():
         CausalLM(plan, packed | {name: infinite})
 
 
-MEMORY = """
-import sys, isobit
-from isobit.models import CausalLM
-def resident():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
-isobit.set_num_threads(1)
-before = resident()
-model = CausalLM.load(sys.argv[1], weight_format=sys.argv[2])
-print(resident() - before)
-"""
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_after_load(tmp_path):
     config = make_config("llama") | {
@@ -393,6 +381,8 @@ def test_memory_after_load(tmp_path):
     folder = write_checkpoint(tmp_path / "model", config, random_weights(config), "BF16")
     values = 3 * (4 * 1024 * 1024 + 3 * 4096 * 1024)
     for fmt, size in (("float32", 4), ("bfloat16", 2), ("int8", 1)):
-        command = [sys.executable, "-c", MEMORY, str(folder), fmt]
-        grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        assert 0.9 * size * values < grown < 1.1 * size * values + 2**25, fmt
+        for profile, codes in (("fp32_v1", size), ("fixed15_v1", 2), ("int8x32_v1", 1 + 4 / 32)):
+            stays, peak, weights = memory.of_load(folder, weight_format=fmt, numeric_profile=profile)
+            assert codes * values < weights < 1.03 * codes * values, (fmt, profile)
+            assert 0.9 * weights < stays < 1.1 * weights + 2**25, (fmt, profile)
+            assert peak < 1.1 * weights + 2**26, (fmt, profile)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""numeric_mode and numeric_profile: process defaults, the environment, refusals."""
+"""numeric_mode and numeric_profile: process defaults, the environment, refusals, slow profiles."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+from support.checkpoints import make_config, random_weights, write_checkpoint
 from support.refusals import refuses
 
 import isobit
 from isobit import _modes
+from isobit.models import CausalLM, plan_for
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +75,57 @@ def test_profile_of_the_environment():
     refusal = in_a_new_process(program, ISOBIT_NUMERIC_PROFILE="int8_v1")
     assert refusal.startswith("NotImplementedError") and "int8_v1" in refusal and "rejected" in refusal
     assert in_a_new_process(program, ISOBIT_NUMERIC_PROFILE="bf16").startswith("ValueError")
+
+
+SLOW = """
+import warnings
+import numpy as np
+def block(profile, d=8):
+    names = {"input_layernorm.weight": d, "post_attention_layernorm.weight": d}
+    names |= {f"{n}_proj.weight": (d, d) for n in ("q", "k", "v", "o", "gate", "up", "down")}
+    weights = {name: np.ones(shape, "f4") for name, shape in names.items()}
+    return isobit.TransformerBlock(weights, n_heads=2, numeric_profile=profile)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for profile in ("fp32_v1", "int8x32_v1", "int8x32_v1", "fixed15_v1", "int8x32_v1"):
+        block(profile).set_params(window=3)
+    print(len(caught))
+    for warning in caught:
+        print(warning.category is isobit.NumericProfileSpeedWarning, warning.filename, warning.message)
+warnings.simplefilter("error", isobit.NumericProfileSpeedWarning)
+block("int8x32_v1")
+"""
+
+
+def test_a_profile_that_is_slow_here_warns_once():
+    fast = [isa for isa in isobit.available_isas() if isa != "scalar"]
+    for isa in fast:
+        assert in_a_new_process(SLOW, ISOBIT_ISA=isa) == "0"
+    lines = in_a_new_process(SLOW, ISOBIT_ISA="scalar").splitlines()
+    assert lines[0] == "2" and len(lines) == 3
+    for line, profile in zip(lines[1:], ("int8x32_v1", "fixed15_v1"), strict=True):
+        assert line.startswith("True <string> [TransformerBlock] numeric_profile: ")
+        assert all(part in line for part in (profile, "slow", "scalar", "integer dot products"))
+    assert issubclass(isobit.NumericProfileSpeedWarning, Warning)
+
+
+def test_a_model_warns_as_a_block_does(tmp_path):
+    config = make_config("llama")
+    folder = write_checkpoint(tmp_path / "model", config, random_weights(config))
+    used = isobit.active_isa()
+    before = set(_modes._warned)
+    try:
+        isobit.set_isa("scalar")
+        for make in (
+            lambda: CausalLM.load(folder, numeric_profile="fixed15_v1"),
+            lambda: CausalLM(plan_for(config), random_weights(config), numeric_profile="fixed15_v1"),
+        ):
+            _modes._warned.clear()
+            CausalLM.load(folder)
+            with pytest.warns(isobit.NumericProfileSpeedWarning, match=r"\[CausalLM\].*fixed15_v1") as caught:
+                make()
+            assert [warning.filename for warning in caught] == [__file__]
+    finally:
+        isobit.set_isa(used)
+        _modes._warned.clear()
+        _modes._warned.update(before)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import contract
 from support.bits import same
-from support.blocks import case
+from support.blocks import Case, case
 from support.checkpoints import make_config, random_weights, write_checkpoint
 from support.refusals import refuses
 from test_contract_block import from_the_text
@@ -86,6 +86,29 @@ CASES = [
 def test_block_from_the_text(profile, options, width):
     c = case(d_model=width, intermediate=40, numeric_profile=profile, **options)
     x = c.input(2, 11)
+    assert same(c.block()(x), from_the_text(c, x))
+
+
+class UnevenRows(Case):
+    """Projections with a row and a block of zeros, a subnormal row, and rows of other magnitudes."""
+
+    def weights(self):
+        weights = super().weights()
+        for name in (name for name, values in weights.items() if values.ndim == 2):
+            weights[name] *= np.exp2(-np.arange(len(weights[name])) % 5).astype(np.float32)[:, None]
+            weights[name][0], weights[name][1, :32] = 0, 0
+            weights[name][2] *= np.float32(2**-138)
+        return weights
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_uneven_rows_from_the_text(profile):
+    c = case(d_model=72, intermediate=40, numeric_profile=profile)
+    c = UnevenRows(c.d_model, c.intermediate, c.options)
+    x = c.input(2, 7)
+    x[0, 2] = 0
+    x[1, 3] *= np.float32(2**-140)
+    x[1, 5, :32] = 0
     assert same(c.block()(x), from_the_text(c, x))
 
 

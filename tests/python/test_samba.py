@@ -253,6 +253,14 @@ def test_headers_that_lie(tmp_path, edit):
         SambaInference.from_checkpoint(path)
 
 
+def test_a_state_of_another_profile(tmp_path):
+    path = tmp_path / "model.samba"
+    edit = set_in("state", "numeric_profile", "fixed15_v1")
+    path.write_bytes(stream(config_of(), random_weights(config_of()), edit))
+    with pytest.raises(ValueError, match="expected a state of numeric_profile fp32_v1, got 'fixed15_v1'"):
+        SambaInference.from_checkpoint(path)
+
+
 def test_bytes_that_lie(tmp_path):
     good = stream(config_of(), random_weights(config_of()))
     length = int.from_bytes(good[14:22], "little")

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,13 @@ def print_now(text: str) -> None:
 
 
 def load_model(directory: str | Path, **options: Any) -> CausalLM:
-    with ProgressBar("loading") as progress:
-        return CausalLM.load(directory, progress=progress, **options)
+    """With a progress bar; warnings are lines on stderr."""
+    with warnings.catch_warnings(record=True) as caught, ProgressBar("loading") as progress:
+        model = CausalLM.load(directory, progress=progress, **options)
+    for warning in caught:
+        if sys.stderr is not None:
+            print(f"isobit: warning: {warning.message}", file=sys.stderr)
+    return model
 
 
 def formats(arguments: argparse.Namespace) -> dict[str, str]:
