@@ -62,7 +62,8 @@ bool CausalLM::Impl::reads_embedding() const {
 void CausalLM::Impl::run_head(const float* normed, const TokenBatch& run, float* logits,
                               Faults& faults) const {
   const int64_t vocab = plan.vocab_size;
-  bool finite = ops::linear(normed, plan.d_model, run.tokens, head(), nullptr, logits, vocab);
+  bool finite =
+      ops::linear(normed, plan.d_model, run.tokens, head(), nullptr, logits, vocab, ops::Terms::kTwo);
   if (plan.logits_multiplier != 1 || plan.logits_divisor != 1) {
     ops::scale(logits, vocab, run.tokens, vocab, static_cast<float>(plan.logits_multiplier));
     ops::divide(logits, vocab, run.tokens, vocab, static_cast<float>(plan.logits_divisor));

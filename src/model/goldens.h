@@ -130,7 +130,7 @@ constexpr Golden kGoldens[] = {
     {"model: qwen3, bfloat16", "adc72666cad043705f2c9cbc30815239c20200a0f020c71e7fdd3bf76859ecd7"},
     {"model: qwen3, int8", "a5b178825c891f1271a7f5f4ca9326042734dbba60d004a7690d837ba8c7f9a9"},
     {"model: qwen3, fixed15_v1", "531cb291255f28ffc3a17c945e66726e225af9903dc0529e8e1af36f0254a6ad"},
-    {"model: qwen3, int8x32_v1", "d4db24a732d6eff01133c1ab0a605bc435a6244fa1eaf567fd42a34d3bee3c12"},
+    {"model: qwen3, int8x32_v1", "8e46bb563596509fb9acb4e435ee3a887823f9dec329af45805dd27fbbfc9752"},
 };
 
 }  // namespace isobit

@@ -9,6 +9,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "core/checked.h"
 #include "isobit/safetensors.h"
+#include "kernels/scalar_fma.h"
 
 namespace isobit::ops {
 namespace {
@@ -203,6 +204,17 @@ void IntegerRows::quantize(const kernels::KernelTable& table, const float* x, in
     table.quantize_int8x32(x + r * ldx, ldx, std::min(kRows, rows - r), w.k, codes + r * blocks * kInt8Block,
                            scales + r * blocks, offsets + r * blocks);
   });
+}
+
+void IntegerRows::remainder(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w,
+                            float* out) const {
+  const auto* codes = reinterpret_cast<const int8_t*>(codes_.data());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < w.k; ++i) {
+      const int64_t block = r * blocks_of(w) + i / kInt8Block;
+      const auto code = static_cast<float>(codes[block * kInt8Block + i % kInt8Block]);
+      out[r * w.k + i] = kernels::scalar_fma(-code, scales_.data()[block], x[r * ldx + i]);
+    }
 }
 
 void IntegerRows::take_int15(const int16_t* codes, const int32_t* exponents, int64_t rows, int64_t k) {

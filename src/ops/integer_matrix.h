@@ -31,6 +31,8 @@ class IntegerRows {
   /// x: [rows, w.k] with leading dimension ldx, finite.
   void quantize(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
                 const PackedMatrix& w);
+  /// What quantizing x to 8-bit blocks has left, x[k] - code * scale: out: [rows, w.k].
+  void remainder(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, float* out) const;
   /// The same from codes of 15 bits, rows of k, and exponents.
   void take_int15(const int16_t* codes, const int32_t* exponents, int64_t rows, int64_t k);
   /// y[r] = rows [row, row + rows) times the columns [col, col + cols) of w (+ bias).

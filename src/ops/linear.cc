@@ -59,7 +59,7 @@ static int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k
 }
 
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
-            int64_t ldy) {
+            int64_t ldy, Terms terms) {
   const StageTimer timer("linear", w.n, w.k,
                          2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));
   constexpr int64_t kRows = 96;
@@ -67,12 +67,18 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
   const int64_t step = unit_columns(rows, w);
   const int64_t row_units = (rows + kRows - 1) / kRows;
   const int64_t col_units = (w.n + step - 1) / step;
-  thread_local IntegerRows own_rows;
-  IntegerRows& quantized = own_rows;  // of the calling thread, for all of the pool
+  thread_local IntegerRows own_rows, own_rest;
+  thread_local AlignedBuffer remainder;
+  IntegerRows &quantized = own_rows, &rest = own_rest;  // of the calling thread, for all of the pool
+  const bool two = terms == Terms::kTwo && w.profile == NumericProfile::kInt8x32V1;
   if (w.is_integer())
     quantized.quantize(table, x, ldx, rows, w);
   else
     ldx = spread_rows(x, ldx, rows, w.k);
+  if (two) {
+    quantized.remainder(x, ldx, rows, w, remainder.at_least(rows * w.k));
+    rest.quantize(table, remainder.data(), w.k, rows, w);
+  }
   std::atomic<bool> finite{true};
   cpu::parallel_for(row_units * col_units, [&](int64_t unit) {
     const int64_t row = unit / col_units * kRows, col = unit % col_units * step;
@@ -83,6 +89,12 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
       quantized.multiply(table, row, n_rows, w, col, n_cols, shift, out, ldy);
     else
       product(table, x + row * ldx, ldx, n_rows, w, col, n_cols, shift, out, ldy);
+    if (two) {
+      thread_local AlignedBuffer second;
+      rest.multiply(table, row, n_rows, w, col, n_cols, nullptr, second.at_least(n_rows * n_cols), n_cols);
+      for (int64_t r = 0; r < n_rows; ++r)
+        table.add(out + r * ldy, second.data() + r * n_cols, n_cols, out + r * ldy);
+    }
     for (int64_t r = 0; r < n_rows; ++r)
       if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols)
         finite.store(false, std::memory_order_relaxed);

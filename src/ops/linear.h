@@ -63,9 +63,12 @@ bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile pr
 /// Rows [begin, end) back as [end - begin, k], widened; of an integer profile as unpack_integer_row says.
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out);
 
+/// How rows become 8-bit blocks: as codes, or as codes and those of what they leave (contract 7c.4).
+enum class Terms { kOne, kTwo };
+
 /// x: [rows, k] with leading dimension ldx; y: [rows, n] with ldy; bias: [n] or null. Returns whether all of
 /// y is finite.
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
-            int64_t ldy);
+            int64_t ldy, Terms terms = Terms::kOne);
 
 }  // namespace isobit::ops

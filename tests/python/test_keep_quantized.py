@@ -122,7 +122,7 @@ def from_the_text(folder, ids):
             weights |= dict(zip(names, alike([weights[n] for n in names]), strict=True))
         h = contract.forward(weights, options, h, cos, sin)
     n = contract.rms_norm(h, tensors["model.norm.weight"], f32(config["rms_norm_eps"]))
-    return contract.int8x32_product(n, tensors.get("lm_head.weight", embedding))
+    return contract.int8x32_head(n, tensors.get("lm_head.weight", embedding))
 
 
 KINDS = {

@@ -219,17 +219,25 @@ def int8x32_product(a, b):
     return tree(sums, operator.add) + ZERO
 
 
-# profile: (projections and head, scores)
+def int8x32_head(a, b):
+    """a b^T by section 7c.4: a in two terms."""
+    codes, scale = int8_blocks(a)
+    padded = np.pad(a, ((0, 0), (0, -a.shape[1] % 32))).reshape(codes.shape)
+    rest = fma(-codes.astype(f32), scale[:, :, None], padded).reshape(len(a), -1)[:, : a.shape[1]]
+    return int8x32_product(a, b) + int8x32_product(rest, b)
+
+
+# profile: (projections, scores, head)
 PRODUCTS = {
-    "fp32_v1": (matrix_product, matrix_product),
-    "fixed15_v1": (int15_product, int15_product),
-    "int8x32_v1": (int8x32_product, matrix_product),
+    "fp32_v1": (matrix_product, matrix_product, matrix_product),
+    "fixed15_v1": (int15_product, int15_product, int15_product),
+    "int8x32_v1": (int8x32_product, matrix_product, int8x32_head),
 }
 
 
 def forward(weights, options, x, cos, sin):
     """The block on one sequence: x: [tokens, d_model]; cos, sin: the rotary table of its positions."""
-    project, score = PRODUCTS[options.get("numeric_profile", "fp32_v1")]
+    project, score, _ = PRODUCTS[options.get("numeric_profile", "fp32_v1")]
     eps, kind = f32(options.get("norm_eps", 1e-6)), options.get("norm", "rmsnorm")
     head_dim, group = options["head_dim"], options["n_heads"] // options["n_kv_heads"]
 
@@ -284,7 +292,7 @@ def model(config, weights, blocks, ids, profile="fp32_v1"):
     for block in blocks:
         h = block(h)
     n = rms_norm(h, weights["model.norm.weight"], f32(config["rms_norm_eps"]))
-    return PRODUCTS[profile][0](n, head)
+    return PRODUCTS[profile][2](n, head)
 
 
 def choose(row):
