@@ -27,7 +27,8 @@ cmake -S "$root" -B "$out/build" -DISOBIT_BUILD_BENCHMARKS=ON -DCMAKE_BUILD_TYPE
 for isa in "${isas[@]}"; do
   folder=$out/kernels${isa:+-$isa}
   mkdir -p "$folder"
-  ISOBIT_ISA=$isa "$out/build/benchmarks/isobit_kernels_bench" --benchmark_min_time=0.2 --benchmark_repetitions=3 \
+  ISOBIT_ISA=$isa "$out/build/benchmarks/isobit_kernels_bench" --benchmark_filter=-stored \
+    --benchmark_min_time=0.2 --benchmark_repetitions=3 \
     --benchmark_enable_random_interleaving=true --benchmark_out="$folder/kernels.json" >/dev/null &&
     "$peers/tools/bin/python" "$here/kernels_table.py" "$folder/kernels.json" | tee "$folder/kernels.md"
 done
@@ -37,7 +38,7 @@ mkdir -p "$out/packages"
 ln -sfn "$("$python" -c 'import isobit, pathlib; print(pathlib.Path(isobit.__file__).parent)')" "$out/packages/isobit"
 PYTHONPATH=$out/packages "$peers/transformers/bin/python" "$here/block.py" --out "$out/block"
 
-for model in smollm2-135m qwen3-0.6b; do
+for model in smollm2-135m qwen3-0.6b mamba-130m mamba2-130m; do
   for isa in "${isas[@]}"; do
     folder=$out/$model${isa:+-$isa}
     "$python" "$here/compare.py" "$peers" --model "$model" ${isa:+--isa "$isa"} --out "$folder" "$@"
