@@ -138,9 +138,15 @@ def check_weight_format(where: str, weight_format: object) -> None:
 
 
 def stored_format(where: str, weights: Mapping[str, Any], asked: str | None) -> str:
-    """The format to keep a block's matrices in: the one asked for, else the one the weights come in."""
+    """The format to keep a block's matrices in: the one asked for, else the one that all of them come in."""
     given = lowbit.format_of(weights)
     if asked is None:
+        for name, value in weights.items():
+            if given != "float32" and name.endswith("proj.weight") and not lowbit.is_packed(value):
+                raise ValueError(
+                    f"[{where}] weights: expected {name!r} in {given} as the others are, or weight_format="
+                    f"{given!r}, which rounds it, got an array"
+                )
         return given
     check_weight_format(where, asked)
     if given not in ("float32", asked):

@@ -68,14 +68,19 @@ void pack_int8x32(const kernels::KernelTable& table, const float* rows, int64_t 
   }
 }
 
-// The float nearest x, of x's sign, whose magnitude divided by 127 rounds to s.
-float with_scale(float x, float s) {
-  const float size = std::fabs(x);
-  if (std::fabs(size / 127.0f - s) > 1e-4f * s) return x;  // of a block from a file: no code is 127
-  float up = size, down = size;
+// The float nearest code * s that has this code, the largest of a block, and gives the block this scale. A
+// block that comes from a file may have none; of others the largest code is 127, or less where s is
+// subnormal.
+float with_scale(int code, float s) {
+  const float wanted = static_cast<float>(code), x = wanted * s;
+  if (s <= 0.0f || (s >= 0x1p-126f && code < 127)) return x;
+  const auto fits = [&](float v) {
+    return v / 127.0f == s && std::min(std::nearbyint(v / s), 127.0f) == wanted;
+  };
+  float up = x, down = x;
   for (int step = 0; step < 128; ++step) {
-    if (up / 127.0f == s) return std::copysign(up, x);
-    if (down / 127.0f == s) return std::copysign(down, x);
+    if (fits(up)) return up;
+    if (fits(down)) return down;
     up = std::nextafter(up, INFINITY);
     down = std::nextafter(down, 0.0f);
   }
@@ -110,12 +115,14 @@ void unpack_int8x32(const PackedMatrix& w, int64_t row, float* out) {
     const int64_t begin = b * kInt8Block, n = std::min(kInt8Block, w.k - begin);
     const uint8_t* block = w.blocks() + int8_block(w, row, b);
     const float s = reinterpret_cast<const float*>(block + kScalesAt)[row % kPanel];
-    int64_t top = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      out[begin + i] = static_cast<float>(block[int8_at(row % kPanel, i)] - 128) * s;
-      if (std::fabs(out[begin + i]) > std::fabs(out[begin + top])) top = i;
-    }
-    out[begin + top] = with_scale(out[begin + top], s);
+    const auto code = [&](int64_t i) { return block[int8_at(row % kPanel, i)] - 128; };
+    int largest = 0;
+    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(code(i)));
+    const float most = with_scale(largest, s);
+    for (int64_t i = 0; i < n; ++i)
+      out[begin + i] = code(i) == largest    ? most
+                       : code(i) == -largest ? -most
+                                             : static_cast<float>(code(i)) * s;
   }
 }
 

@@ -57,10 +57,12 @@ TEST_P(IntegerLinear, EqualsTheReferenceKernel) {
 TEST_P(IntegerLinear, UnpackedRowsPackToTheSameCodes) {
   const float step = GetParam() == NumericProfile::kFixed15V1 ? 1e-4f : 5e-3f;
   Random random(2);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 400; ++i) {
     const int64_t n = random.in(1, 40), k = random.in(1, 70);
     std::vector<float> w = random.units(n * k);
-    const float scale = std::bit_cast<float>(static_cast<uint32_t>(random.in(0, 250)) << 23 | 1u);
+    // Every magnitude, and again those whose scales are subnormal.
+    const int64_t exponent = i < 200 ? random.in(0, 250) : random.in(-22, 9);
+    const float scale = std::ldexp(1.0f, static_cast<int>(exponent) - 127);
     for (float& v : w) v *= scale;
     const PackedMatrix packed = pack(w, n, k, GetParam());
     std::vector<float> back(w.size());

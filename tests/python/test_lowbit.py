@@ -161,7 +161,7 @@ def test_hostile_dicts_for_a_block():
     weight = lowbit.Int8Weight(np.ones((40, 24), np.int8), np.zeros(40, np.int32))
     weight.exponents = np.full(40, 500, np.int32)
     with refuses(ValueError, "'up_proj.weight'", "500"):
-        TransformerBlock(c.weights() | {"up_proj.weight": weight}, **c.options)
+        TransformerBlock(c.weights() | {"up_proj.weight": weight}, weight_format="int8", **c.options)
     with refuses(ValueError, "[TransformerBlock] weight_format", "'bfloat16'", "'int8'"):
         TransformerBlock(packed, weight_format="int8", **c.options)
     with refuses(ValueError, "[TransformerBlock] weight_format", "int3"):
@@ -343,6 +343,16 @@ def test_weight_bytes():
                 else:
                     size += (table if value.ndim == 2 else 4) * value.size
             assert model.weight_bytes == size
+
+
+def test_packed_matrices_beside_arrays_need_a_format():
+    c = case()
+    some = c.weights() | {"q_proj.weight": lowbit.pack_one(c.weights()["q_proj.weight"], "int8")}
+    with refuses(ValueError, "[TransformerBlock] weights", "_proj.weight' in int8", "array"):
+        TransformerBlock(some, **c.options)
+    asked = TransformerBlock(some, weight_format="int8", **c.options)
+    x = c.input(1, 5)
+    assert same(asked(x), TransformerBlock(lowbit.pack(c.weights(), "int8"), **c.options)(x))
 
 
 def test_hostile_packed_weights_for_a_model():

@@ -106,6 +106,7 @@ def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int
     integer = _EIGHTHS.get(model.numeric_profile)
     read = (integer or 8 * _BYTES[model.weight_format]) * layers // 8
     read += (integer or 8 * _BYTES[model.embed_format]) * head // 8
+    read = min(read, model.weight_bytes)  # a file's own blocks are smaller than the profile's
     read += 4 * (per_key * plan.n_kv_heads * keys + scans * common.mamba_state_numbers(plan)) * batch
     return flop * batch, read
 
@@ -153,8 +154,8 @@ def _as_text(facts: dict[str, Any]) -> str:
     peak, bandwidth = facts["gflop_per_second"], facts["bandwidth_gb_per_second"]
     lines = [
         f"{facts['isa']}, {facts['threads']} threads, {facts['weight_format']} weights, "
-        f"{facts['embed_format']} head, {facts['numeric_profile']}: {peak:.0f} GFLOP/s of multiply-adds "
-        f"and {bandwidth:.1f} GB/s of memory reads at most",
+        f"{facts['embed_format']} head, {facts['numeric_profile']}: {peak:.0f} GFLOP/s of "
+        f"float32 multiply-adds and {bandwidth:.1f} GB/s of memory reads at most",
         f"{'work':<20}{'tokens/s':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of peak':>9}",
     ]
     for r in facts["rows"]:
