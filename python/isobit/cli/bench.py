@@ -30,7 +30,12 @@ _EIGHTHS = {"fixed15_v1": 16, "int8x32_v1": 9}  # of a byte, for a weight of pro
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="checkpoint directory")
     parser.add_argument(
-        "--prompts", type=int, nargs="*", default=_PROMPTS, metavar="N", help="lengths of the prompts to read"
+        "--prompts",
+        type=int,
+        nargs="*",
+        default=_PROMPTS,
+        metavar="N",
+        help="lengths of the prompts to read, as far as the model has positions",
     )
     parser.add_argument(
         "--depths", type=int, nargs="*", default=_DEPTHS, metavar="N", help="tokens before those to decode"
