@@ -31,11 +31,9 @@ void product(const kernels::KernelTable& table, const float* x, int64_t ldx, int
   }
 }
 
-}  // namespace
-
 // Columns of a unit: about a quarter megabyte of weights, and enough units to keep all threads busy to the
 // end. Pairs of panels where a step of decoding reads them together, or int8 keeps them so.
-static int64_t unit_columns(int64_t rows, const PackedMatrix& w) {
+int64_t unit_columns(int64_t rows, const PackedMatrix& w) {
   constexpr int64_t kFloats = int64_t{1} << 16, kUnits = 16;
   const int64_t panels = std::min(kFloats / std::max<int64_t>(1, w.k * kPanel), w.n / (kUnits * kPanel));
   const int64_t least = rows <= 2 || w.format == WeightFormat::kInt8 ? 2 : 1;
@@ -44,7 +42,7 @@ static int64_t unit_columns(int64_t rows, const PackedMatrix& w) {
 
 // Rows that begin a multiple of a page apart compete for the same few lines of the first-level cache, so many
 // of them are copied to rows that do not. Returns the leading dimension of those that x then points to.
-static int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
+int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
   constexpr int64_t kPage = 1024, kLine = 16, kRows = 16;  // floats, rows of one unit
   if (ldx % kPage != 0 || rows <= 4) return ldx;
   thread_local AlignedBuffer buffer;
@@ -57,6 +55,8 @@ static int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k
   x = to;
   return ld;
 }
+
+}  // namespace
 
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy, Terms terms) {
