@@ -20,22 +20,17 @@ struct Bf16Columns {
   ISOBIT_INLINE const uint16_t* row(int64_t i) const { return p + i * kPanel; }
   ISOBIT_INLINE f32x16 at(int64_t i) const { return bitcast_f(shuffle_bytes(load_words(row(i)), pick)); }
 };
-struct Int8Columns {
-  static constexpr int kSharing = 4, kStreamedRows = 0;
-  const int8_t* p;
-  i32x16 pick;
-  f32x16 scale;
-  ISOBIT_INLINE const int8_t* row(int64_t i) const { return p + i * kInt8Panel; }
-  ISOBIT_INLINE f32x16 at(int64_t i) const {
-    return to_f32(sar<24>(shuffle_bytes(load_words(row(i)), pick))) * scale;
-  }
-};
 struct CodeColumns {  // codes times 2^24
   static constexpr int kSharing = 4, kStreamedRows = 0;
   const int8_t* p;
   i32x16 pick;
   ISOBIT_INLINE const int8_t* row(int64_t i) const { return p + i * kInt8Panel; }
-  ISOBIT_INLINE f32x16 at(int64_t i) const { return to_f32(shuffle_bytes(load_words(row(i)), pick)); }
+  ISOBIT_INLINE i32x16 codes(int64_t i) const { return shuffle_bytes(load_words(row(i)), pick); }
+  ISOBIT_INLINE f32x16 at(int64_t i) const { return to_f32(codes(i)); }
+};
+struct Int8Columns : CodeColumns {
+  f32x16 scale;
+  ISOBIT_INLINE f32x16 at(int64_t i) const { return to_f32(sar<24>(codes(i))) * scale; }
 };
 
 struct Bf16Panels {
@@ -55,10 +50,7 @@ struct CodePanels {
 struct Int8Panels {
   CodePanels codes;
   const float* scales;  // one for each output
-  ISOBIT_INLINE Int8Columns columns(int64_t v) const {
-    const CodeColumns c = codes.columns(v);
-    return {c.p, c.pick, load(scales + 16 * v)};
-  }
+  ISOBIT_INLINE Int8Columns columns(int64_t v) const { return {codes.columns(v), load(scales + 16 * v)}; }
 };
 
 // Whether all of x are between 2^-60 and 2^40 in magnitude, or 0 where that is allowed.
