@@ -10,15 +10,14 @@
 
 namespace isobit::kernels {
 
-constexpr int64_t kBlock = 256;    // contract 2: blocks of 256 at multiples of 256 of the absolute index
-constexpr int64_t kPanel = 32;     // outputs of a weight panel
-constexpr int64_t kKeyPanel = 16;  // positions of a key panel
-constexpr int64_t kInt8Panel = 64;
+constexpr int64_t kBlock = 256;     // contract 2: blocks of 256 at multiples of 256 of the absolute index
+constexpr int64_t kPanel = 32;      // outputs of a weight panel
+constexpr int64_t kKeyPanel = 16;   // positions of a key panel
+constexpr int64_t kInt8Panel = 64;  // outputs of a panel of int8
 constexpr int kMaxTreeLevels = 40;
 
-/// Where W[n][i] of [N, k] lies in panels of fewer bits, in which a word of 32 bits holds what outputs j, 16
-/// + j,
-/// ... of a panel have in common: [ceil(N/32)][k][16][2] of bfloat16, [ceil(N/64)][k][16][4] of int8.
+/// Where W[n][i] of [N, k] lies in panels of fewer bits: [ceil(N/32)][k][16][2] of bfloat16 and
+/// [ceil(N/64)][k][16][4] of int8, so that a word of 32 bits holds outputs j, j + 16, ... of a panel.
 inline int64_t bf16_index(int64_t n, int64_t i, int64_t k) {
   return (n / kPanel * k + i) * kPanel + n % 16 * 2 + n % kPanel / 16;
 }
