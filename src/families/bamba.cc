@@ -12,7 +12,7 @@ namespace isobit::families {
 ModelPlan plan_bamba(const ConfigFields& config) {
   ModelPlan plan =
       read_decoder(config, {.n_kv_heads = 8, .norm_eps = 1e-5, .max_position_embeddings = 262144});
-  read_rope(config, {.partial = true}, plan);
+  read_rope(config, {.fixed_share = 0.5}, plan);
   const Mamba2Options mixer =
       read_mixer(config, {}, read_expanded(config, "mamba_expand", plan.d_model), plan);
   const bool attention_bias = config.flag_or("attention_bias", false);
@@ -21,7 +21,6 @@ ModelPlan plan_bamba(const ConfigFields& config) {
   const MixerTensors tensors = {
       .in_bias = proj_bias, .out_bias = proj_bias, .conv_bias = config.flag_or("mamba_conv_bias", true)};
   for (TransformerOptions& layer : plan.layers) {
-    layer.rope_dim = *layer.head_dim / 2;  // whatever the config says: the class forces it
     layer.qkv_bias = layer.o_bias = attention_bias;
     layer.mlp_bias = mlp_bias;
   }

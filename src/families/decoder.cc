@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
 // A config is hostile until checked: these bound what the plan itself takes, far above any real model.
 constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxHeadDim = 512;              // as attention
 constexpr int64_t kMaxMatrix = int64_t{1} << 40;  // elements
 
 void refuse_unsupported(const ConfigFields& config, const ClassDefaults& defaults) {

@@ -11,6 +11,8 @@
 
 namespace isobit::families {
 
+constexpr int64_t kMaxHeadDim = 512;  ///< as attention; every head_dim of a plan is even
+
 /// What the config class of transformers assumes where a key is absent.
 struct ClassDefaults {
   int64_t n_kv_heads = 0;  ///< 0: n_heads
@@ -36,6 +38,8 @@ struct RopeRules {
   /// Whether the default type rotates only partial_rotary_factor of each head; the others ignore the field
   /// there and have no meaning for it in the scaled types.
   bool partial = false;
+  /// The share of each head that rotates whatever the config says; 0: the config says.
+  double fixed_share = 0;
   /// Phi-3: "yarn" is a legacy spelling of longrope, and there is no other scaled type.
   bool only_longrope = false;
   /// original_max_position_embeddings of the config class, which beats the one in the rope block; 0: none.

@@ -26,6 +26,13 @@ std::optional<double> optional_nonzero(const ConfigFields& block, const char* fi
 int64_t read_rope_dim(const ConfigFields& config, const ConfigFields& block, const RopeRules& rules,
                       bool scaled, int64_t head_dim) {
   constexpr const char* kField = "partial_rotary_factor";
+  if (rules.fixed_share > 0) {
+    const int64_t rope_dim = static_cast<int64_t>(static_cast<double>(head_dim) * rules.fixed_share);
+    if (rope_dim < 2 || rope_dim % 2 != 0)
+      config.refuse("num_attention_heads", "heads whose rotated share, " + std::to_string(rope_dim) + " of " +
+                                               std::to_string(head_dim) + " dimensions, is even");
+    return rope_dim;
+  }
   const ConfigFields& source = block.has_value(kField) ? block : config;
   if (!source.has_value(kField)) return head_dim;
   const double factor = source.positive(kField);

@@ -3,6 +3,7 @@
 // head. Its config has the fields of isobit.SambaConfig, its tensors the names of SambaConfig.registry().
 #include <algorithm>
 
+#include "families/decoder.h"
 #include "families/registry.h"
 
 namespace isobit::families {
@@ -14,10 +15,13 @@ TransformerOptions read_attention(const ConfigFields& config, int64_t d_model) {
   TransformerOptions o;
   o.n_heads = config.integer("n_heads", 1, kMaxExtent);
   o.n_kv_heads = config.has_value("n_kv_heads") ? config.integer("n_kv_heads", 1, kMaxExtent) : o.n_heads;
-  o.head_dim = config.has_value("head_dim") ? config.integer("head_dim", 1, 512) : d_model / o.n_heads;
+  o.head_dim =
+      config.has_value("head_dim") ? config.integer("head_dim", 1, kMaxHeadDim) : d_model / o.n_heads;
   o.rope_dim = o.head_dim;
   if (o.n_heads % *o.n_kv_heads != 0) config.refuse("n_kv_heads", "a divisor of n_heads");
   if (o.n_heads * *o.head_dim != d_model) config.refuse("head_dim", "n_heads * head_dim = d_model");
+  if (*o.head_dim % 2 != 0 || o.head_dim > kMaxHeadDim)
+    config.refuse("n_heads", "heads of an even width up to " + std::to_string(kMaxHeadDim));
   return o;
 }
 

@@ -74,8 +74,9 @@ ModelPlan plan_zamba2(const ConfigFields& config) {
   refuse_unsupported(config);
   const int64_t d = config.integer("hidden_size", 1, kMaxExtent / 8);
   const int64_t heads = config.integer("num_attention_heads", 1, kMaxExtent);
-  if ((2 * d) % heads != 0 || (2 * d / heads) % 2 != 0)
-    config.refuse("num_attention_heads", "a divisor of 2 * hidden_size, with heads of an even width");
+  if ((2 * d) % heads != 0 || (2 * d / heads) % 2 != 0 || 2 * d / heads > kMaxHeadDim)
+    config.refuse("num_attention_heads", "a divisor of 2 * hidden_size, with heads of an even width up to " +
+                                             std::to_string(kMaxHeadDim));
   ModelPlan plan = read_decoder(config, {.head_dim = 2 * d / heads,
                                          .norm_eps = 1e-5,
                                          .max_position_embeddings = 4096,

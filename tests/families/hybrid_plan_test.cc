@@ -14,6 +14,7 @@ namespace {
 using testing::expect_error;
 using testing::Fields;
 using testing::reads;
+using testing::small_config;
 using testing::small_plan;
 
 const Fields kMixer = {{"mamba_n_heads", "16"}, {"mamba_d_state", "16"}};
@@ -139,6 +140,46 @@ TEST(Zamba2, BlocksTakeTurns) {
   EXPECT_TRUE(reads(plan, "model.layers.0.mamba.in_proj.weight"));
 }
 
+// A plan that is not refused is one that the blocks take: the widths of heads of every family, swept.
+TEST(Plans, AttentionIsEvenOrRefused) {
+  const std::string samba = R"({"model_type":"samba","vocab":40,"n_layers":1,"layers":["attention"],)"
+                            R"("intermediate":48,"n_heads":)";
+  int plans = 0;
+  const auto check = [&](const HFConfig& config) {
+    try {
+      const ModelPlan plan = plan_for(config);
+      for (int64_t i = 0; i < plan.n_layers; ++i) {
+        if (plan.is_mamba(i)) continue;
+        const TransformerOptions& layer = plan.layers[static_cast<size_t>(i)];
+        EXPECT_TRUE(layer.head_dim == plan.head_dim && plan.head_dim % 2 == 0 && plan.head_dim <= 512);
+        EXPECT_TRUE(*layer.rope_dim % 2 == 0 && layer.rope_dim <= layer.head_dim);
+      }
+      ++plans;
+    } catch (const UnsupportedModel&) {
+    }
+  };
+  for (const std::string& type : known_model_types())
+    for (const int heads : {1, 2, 4, 8})
+      for (const int width : {1, 2, 3, 4, 6, 8, 10, 256, 512, 514, 1024}) {
+        SCOPED_TRACE(type + ": " + std::to_string(heads) + " heads of " + std::to_string(width));
+        const std::string d = std::to_string(heads * width);
+        Fields fields = {{"hidden_size", d},
+                         {"num_attention_heads", std::to_string(heads)},
+                         {"num_key_value_heads", "1"},
+                         {"pad_token_id", "0"}};
+        const Fields& own = type == "nemotron_h"         ? kNemotron
+                            : type == "zamba2"           ? kZamba
+                            : type == "granitemoehybrid" ? kGranite
+                                                         : Fields{};
+        for (const Fields& more : {kMixer, own}) fields = with(fields, more);
+        if (type == "samba")
+          check(HFConfig::from_text(samba + std::to_string(heads) + ",\"d_model\":" + d + "}"));
+        else
+          check(small_config(type, fields));
+      }
+  EXPECT_GT(plans, 100);
+}
+
 struct Case {
   const char* type;
   Fields base;
@@ -183,6 +224,8 @@ TEST(Hybrids, RefuseByField) {
       {"zamba2", kZamba, "use_long_context", "true", "false"},
       {"zamba2", kZamba, "tie_word_embeddings", "false", "true"},
       {"zamba2", kZamba, "num_attention_heads", "3", "a divisor of 2 * hidden_size"},
+      {"zamba2", kZamba, "num_attention_heads", "128", "a divisor of 2 * hidden_size"},
+      {"bamba", kMixer, "num_attention_heads", "32", "rotated share, 1 of 2 dimensions"},
       {"zamba2", kZamba, "num_mem_blocks", "0", "num_mem_blocks"},
       {"zamba2", kZamba, "time_step_min", "-1", "time_step_min"},
       {"zamba2", with(kZamba, {{"num_key_value_heads", "4"}}), "use_shared_attention_adapter", "true",
