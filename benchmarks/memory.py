@@ -3,9 +3,9 @@
 
     python benchmarks/memory.py CHECKPOINT [--profiles fp32_v1 ...] [--formats float32 ...] [--threads N]
 
-Every row is a process of its own that imports isobit, loads the checkpoint and generates one token. What
-stays is its anonymous memory then (RssAnon), Python's included; the peak is all that was resident at once,
-pages of the file included (VmHWM). Linux only.
+Every row is a process of its own that imports isobit, loads the checkpoint and generates two tokens, after
+which all weights are in the form that stays. What stays is its anonymous memory then (RssAnon), Python's
+included; the peak is all that was resident at once, pages of the file included (VmHWM). Linux only.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from isobit.models import CausalLM
 path, threads, options = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 isobit.set_num_threads(threads)
 model = CausalLM.load(path, **options)
-model.generate([[1, 2, 3]], 1)
+model.generate([[1, 2, 3]], 2)
 with open("/proc/self/status") as status:
     fields = dict(line.split(":", 1) for line in status)
 stays, peak = (int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "VmHWM"))

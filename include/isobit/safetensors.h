@@ -30,11 +30,8 @@ class SafetensorsFile {
   bool contains(const std::string& name) const;
   const TensorInfo& info(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
-  /// A view into the mapping, valid as long as this object (or a copy of it) lives. TypeError for an unknown
-  /// dtype.
+  /// A view into the mapping, which lives as long as the view. TypeError for an unknown dtype.
   TensorView view(const std::string& name) const;
-  /// Tells the kernel that the pages of this tensor will not be needed again.
-  void drop(const std::string& name) const;
 
  private:
   struct Impl;
@@ -50,7 +47,6 @@ class Checkpoint {
   bool contains(const std::string& name) const;
   const TensorInfo& info(const std::string& name) const;
   TensorView view(const std::string& name) const;
-  void drop(const std::string& name) const;
   /// As view, but a tensor that `isobit convert --keep-quantized` left in blocks is one of its true shape.
   /// ValueError where the file's word on that does not fit the tensor.
   TensorView weight(const std::string& name) const;

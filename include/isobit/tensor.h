@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,16 @@ BlockType parse_block_type(const std::string& name);
 /// Of one block: 34, 18, 20.
 int64_t block_bytes(BlockType type);
 
-/// A view of memory that somebody else keeps alive. `data` need not be aligned.
+class MappedFile;
+
+/// A view of memory that somebody else keeps alive, or that lies in a mapped file. `data` need not be
+/// aligned.
 struct TensorView {
   DType dtype = DType::F32;
   std::vector<int64_t> shape;
   const std::byte* data = nullptr;
   BlockType blocks = BlockType::kNone;  ///< else dtype is U8 and data holds blocks of the last dimension
+  std::shared_ptr<const MappedFile> file = {};  ///< what `data` lies in, which stays open; null: memory
 
   int64_t size() const {
     int64_t n = 1;

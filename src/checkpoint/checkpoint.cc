@@ -177,6 +177,4 @@ TensorView Checkpoint::weight(const std::string& name) const {
   return t;
 }
 
-void Checkpoint::drop(const std::string& name) const { impl_->file_of(name).drop(name); }
-
 }  // namespace isobit

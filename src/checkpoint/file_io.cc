@@ -92,7 +92,9 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who
   stat_regular(-1, path, who);  // before open(), which blocks on a FIFO and may act on a device
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw_errno(who, path, "a readable file");
-  size_ = static_cast<size_t>(stat_regular(file.get(), path, who).st_size);
+  const struct stat info = stat_regular(file.get(), path, who);
+  size_ = static_cast<size_t>(info.st_size);
+  changed_ = info.st_mtim;
   if (size_ > max_bytes)
     throw ValueError(
         message(who, path, "at most " + std::to_string(max_bytes) + " bytes", std::to_string(size_)));
@@ -117,10 +119,19 @@ void MappedFile::check_whole() const {
                              std::to_string(now)));
 }
 
-void MappedFile::drop(size_t begin, size_t end) const {
+void MappedFile::check_unchanged() const {
+  if (fd_ < 0) return;
+  const struct stat now = stat_regular(fd_, path_, who_);
+  if (static_cast<size_t>(now.st_size) != size_ || now.st_mtim.tv_sec != changed_.tv_sec ||
+      now.st_mtim.tv_nsec != changed_.tv_nsec)
+    throw ValueError(message(who_, path_, "the file as it was opened", "one that was written since"));
+}
+
+void MappedFile::drop(std::span<const std::byte> part) const {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = static_cast<size_t>(part.data() - data_);
   const size_t first = (begin + page - 1) / page * page;
-  const size_t last = std::min(end, size_) / page * page;
+  const size_t last = (begin + part.size()) / page * page;
   // Advice only: a failure loses nothing.
   if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);
 }

@@ -49,13 +49,10 @@ TensorView SafetensorsFile::view(const std::string& name) const {
     throw TypeError("[SafetensorsFile] " + impl_->path.string() + ": tensor " + quote(name) +
                     ": expected a dtype that can be read, got " + quote(found.dtype));
   impl_->file.check_whole();
-  return {*dtype, found.shape, impl_->file.bytes().data() + impl_->header.data_begin + found.begin};
-}
-
-void SafetensorsFile::drop(const std::string& name) const {
-  const TensorInfo& found = info(name);
-  impl_->file.drop(impl_->header.data_begin + static_cast<size_t>(found.begin),
-                   impl_->header.data_begin + static_cast<size_t>(found.end));
+  return {.dtype = *dtype,
+          .shape = found.shape,
+          .data = impl_->file.bytes().data() + impl_->header.data_begin + found.begin,
+          .file = {impl_, &impl_->file}};
 }
 
 }  // namespace isobit

@@ -23,7 +23,6 @@ struct Source {
   std::vector<std::string> names;
   std::function<bool(const std::string&)> contains_name;
   std::function<TensorView(const std::string&)> view;
-  std::function<void(const std::string&)> drop;
   bool contains(const std::string& name) const { return contains_name(name); }
 };
 
@@ -54,7 +53,6 @@ class Loader {
     for (int64_t i = 0; i < plan_.n_layers; ++i) {
       done(load_layer(i));
     }
-    for (const auto& [wanted, name] : names_) source_.drop(name);
   }
 
  private:
@@ -187,8 +185,6 @@ class Loader {
     const bool kept = ops::keeps_blocks(matrix(embedding), options_.embed_format, profile);
     model_.embedding = pack(embedding, kept ? profile : NumericProfile::kFp32V1);
     if (!model_.tied || model_.embedding.profile != profile) model_.own_head = pack(head, profile);
-    source_.drop(names_.at(embedding));
-    source_.drop(names_.at(head));
     done(1 + has_embed + has_head);
   }
 
@@ -235,7 +231,6 @@ class Loader {
     model_.layers.push_back(make_layer(index, layer_weights(index), layer_name(i).c_str()));
     std::set<std::string> read;  // one tensor can hold several weights
     for (const WeightSource& w : plan_.layer_weights[index]) read.insert(names_.at(w.checkpoint_name));
-    for (const std::string& name : read) source_.drop(name);
     return static_cast<int64_t>(read.size());
   }
 
@@ -302,8 +297,7 @@ CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOption
   const ModelPlan plan = plan_for(HFConfig::from_json(directory));
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Source source{checkpoint.names(), [&](const std::string& n) { return checkpoint.contains(n); },
-                      [&](const std::string& n) { return checkpoint.weight(n); },
-                      [&](const std::string& n) { checkpoint.drop(n); }};
+                      [&](const std::string& n) { return checkpoint.weight(n); }};
   CausalLM model;
   model.impl_->plan = plan;
   Loader loader(*model.impl_, source, options);
@@ -314,8 +308,7 @@ CausalLM CausalLM::open(const std::filesystem::path& directory, const LoadOption
 CausalLM::CausalLM(const ModelPlan& plan, const WeightMap& weights, const LoadOptions& options) : CausalLM() {
   Source source{{},
                 [&](const std::string& n) { return weights.contains(n); },
-                [&](const std::string& n) { return weights.at(n); },
-                [](const std::string&) {}};
+                [&](const std::string& n) { return weights.at(n); }};
   for (const auto& [name, tensor] : weights) source.names.push_back(name);
   const FpEnv environment;
   impl_->plan = plan;

@@ -7,6 +7,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "core/profile.h"
 #include "kernels/table.h"
+#include "ops/deferred_matrix.h"
 #include "ops/integer_matrix.h"
 
 namespace isobit::ops {
@@ -14,9 +15,24 @@ namespace {
 
 using kernels::kPanel;
 
-// Columns [col, col + cols) of x W^T (+ bias), in whichever format W is.
+// Columns [col, col + cols) of x W^T (+ bias) from rows that nothing has packed.
+void product_of_rows(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
+                     const WeightRows& w, int64_t col, int64_t cols, const float* bias, float* y,
+                     int64_t ldy) {
+  thread_local AlignedBuffer widened, panels;
+  float* to = panels.at_least((cols + kPanel - 1) / kPanel * kPanel * w.k());
+  for (int64_t i = 0; i < cols; i += kPanel) {
+    const int64_t count = std::min(kPanel, cols - i);
+    table.pack_panels(w.read(col + i, count, widened, WeightRows::Checks::kNone), count, w.k(),
+                      to + i * w.k());
+  }
+  table.matmul(x, ldx, rows, to, w.k(), cols, bias, y, ldy);
+}
+
+// The same in whichever format W is.
 void product(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
              const PackedMatrix& w, int64_t col, int64_t cols, const float* bias, float* y, int64_t ldy) {
+  if (w.deferred) return product_of_rows(table, x, ldx, rows, w.deferred->rows(), col, cols, bias, y, ldy);
   thread_local AlignedBuffer scratch;
   const int64_t begin = col * w.k;
   switch (w.format) {
@@ -60,6 +76,9 @@ int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
 
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy, Terms terms) {
+  if (w.deferred)
+    if (const PackedMatrix* packed = w.deferred->use())
+      return linear(x, ldx, rows, *packed, bias, y, ldy, terms);
   const StageTimer timer("linear", w.n, w.k,
                          2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));
   constexpr int64_t kRows = 96;

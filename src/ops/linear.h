@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "core/aligned_buffer.h"
@@ -11,6 +12,10 @@
 #include "isobit/weight_format.h"
 
 namespace isobit {
+
+namespace ops {
+class DeferredMatrix;
+}
 
 /// In which format a matrix is kept, and for which arithmetic.
 struct MatrixForm {
@@ -28,10 +33,12 @@ struct PackedMatrix {
   BlockType kept = BlockType::kNone;  // kQ4_0, kQ4_1: int8x32 panels hold a file's 4-bit blocks
   AlignedBuffer panels;
   AlignedBuffer scales;  // int8: the power of two of each output, 0 past n; fixed15: its exponent, int32
+  std::shared_ptr<ops::DeferredMatrix> deferred;  // where not null, it has the rows, and panels are empty
 
   bool is_integer() const { return profile != NumericProfile::kFp32V1; }
 
-  int64_t bytes() const { return (panels.size() + scales.size()) * static_cast<int64_t>(sizeof(float)); }
+  /// Of the panels and scales, once there are any.
+  int64_t bytes() const;
 
   uint16_t* bf16() { return reinterpret_cast<uint16_t*>(panels.data()); }
   const uint16_t* bf16() const { return reinterpret_cast<const uint16_t*>(panels.data()); }
@@ -51,7 +58,8 @@ namespace isobit::ops {
 
 /// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other and keeps them in `format`: a
 /// BF16 tensor as its own bits in bfloat16. Shapes are the caller's to check; a value that is not finite, or
-/// not in bfloat16, is refused with "[who] name", as is a row longer than 65536 for fixed15_v1.
+/// not in bfloat16, is refused with "[who] name", as is a row longer than 65536 for fixed15_v1. Rows of a
+/// file whose values stay as they are stay there at first (ops/deferred_matrix.h).
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
                   WeightFormat format = WeightFormat::kFloat32,
                   NumericProfile profile = NumericProfile::kFp32V1);

@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "isobit/safetensors.h"
 #include "kernels/table.h"
+#include "ops/deferred_matrix.h"
 #include "ops/integer_matrix.h"
 #include "ops/linear.h"
 
@@ -32,71 +33,6 @@ int64_t panel_floats(WeightFormat format, int64_t n, int64_t k) {
   return 0;
 }
 
-// Whether the values can be read where they are; a file may place them at any byte.
-bool is_float_array(const TensorView& t) {
-  return t.dtype == DType::F32 && reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0;
-}
-
-/// Parts below each other as one matrix of k columns.
-class Stack {
- public:
-  Stack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who)
-      : parts_(parts), names_(names), who_(who), k_(parts.front().shape[1]) {}
-
-  /// Rows [first, first + count) as float32, where they are or widened into `buffer`; all finite.
-  const float* rows(int64_t first, int64_t count, AlignedBuffer& buffer) const {
-    int64_t done = 0;
-    const float* found = nullptr;
-    for (size_t i = 0; done < count; ++i) {
-      const int64_t n = parts_[i].shape[0];
-      if (first < n) {
-        const int64_t take = std::min(n - first, count - done);
-        const TensorView part = parts_[i].rows(first, first + take);
-        if (take == count && is_float_array(part)) {
-          found = reinterpret_cast<const float*>(part.data);
-        } else {
-          found = buffer.at_least(count * k_);
-          widen_to_f32(part, buffer.data() + done * k_);
-        }
-        refuse_least_code(part, names_[i]);
-        if (kernels::active_table().first_nonfinite(found + done * k_, take * k_) != take * k_)
-          throw ValueError(refusal(who_, names_[i], "finite values", "NaN or infinity"));
-        done += take;
-        first += take;
-      }
-      first -= n;
-    }
-    return found;
-  }
-
-  const std::string& name_of(int64_t row) const { return names_[part_of(row)]; }
-  /// One row of the part it is in.
-  TensorView row(int64_t row) const {
-    const size_t i = part_of(row);
-    return parts_[i].rows(row, row + 1);
-  }
-
- private:
-  /// Which part `row` is in; it becomes a row of that.
-  size_t part_of(int64_t& row) const {
-    size_t i = 0;
-    for (; row >= parts_[i].shape[0]; ++i) row -= parts_[i].shape[0];
-    return i;
-  }
-  void refuse_least_code(const TensorView& part, const std::string& name) const {
-    if (part.blocks != BlockType::kQ8_0) return;
-    const int64_t bytes = block_bytes(part.blocks);
-    for (int64_t i = 0; i < part.bytes(); ++i)
-      if (i % bytes >= 2 && part.data[i] == std::byte{128})
-        throw ValueError(refusal(who_, name, "codes in -127..127", "-128"));
-  }
-
-  std::span<const TensorView> parts_;
-  std::span<const std::string> names_;
-  const char* who_;
-  int64_t k_;
-};
-
 // panels[index(first + j, i, k)] = rows[j][i].
 template <auto index, typename T>
 void place(const T* rows, int64_t first, int64_t count, int64_t k, T* panels) {
@@ -106,12 +42,13 @@ void place(const T* rows, int64_t first, int64_t count, int64_t k, T* panels) {
       for (int64_t i = i0; i < std::min(i0 + kStep, k); ++i) panels[index(first + j, i, k)] = rows[j * k + i];
 }
 
-std::vector<uint16_t> rounded_to_bf16(const Stack& stack, const float* rows, int64_t first, int64_t count,
-                                      int64_t k, const char* who) {
+std::vector<uint16_t> rounded_to_bf16(const WeightRows& source, const float* rows, int64_t first,
+                                      int64_t count) {
+  const int64_t k = source.k();
   std::vector<uint16_t> bits(static_cast<size_t>(count * k));
   const int64_t bad = round_to_bf16(rows, count * k, bits.data());
   if (bad != count * k)
-    throw ValueError(refusal(who, stack.name_of(first + bad / k), "values that bfloat16 can hold",
+    throw ValueError(refusal(source.who(), source.name_of(first + bad / k), "values that bfloat16 can hold",
                              "one that rounds to infinity"));
   return bits;
 }
@@ -131,12 +68,12 @@ void pack_int8(const float* rows, int64_t first, int64_t count, PackedMatrix& w)
 }
 
 // What the rows widen to once they were stored in a format.
-const float* stored(const Stack& stack, const float* rows, int64_t first, int64_t count, const char* who,
+const float* stored(const WeightRows& source, const float* rows, int64_t first, int64_t count,
                     const PackedMatrix& w, AlignedBuffer& buffer) {
   if (w.format == WeightFormat::kFloat32) return rows;
   float* out = buffer.at_least(count * w.k);
   if (w.format == WeightFormat::kBfloat16) {
-    widen_bf16(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), count * w.k, out);
+    widen_bf16(rounded_to_bf16(source, rows, first, count).data(), count * w.k, out);
   } else {
     std::vector<int8_t> codes(static_cast<size_t>(w.k));
     for (int64_t j = 0; j < count; ++j) {
@@ -148,7 +85,7 @@ const float* stored(const Stack& stack, const float* rows, int64_t first, int64_
 }
 
 // 4-bit panels where all parts are of one 4-bit type.
-BlockType common_blocks(std::span<const TensorView> parts, WeightFormat format, NumericProfile profile) {
+BlockType common_blocks(const std::vector<TensorView>& parts, WeightFormat format, NumericProfile profile) {
   const BlockType first = parts.front().blocks;
   for (const TensorView& part : parts)
     if (!keeps_blocks(part, format, profile) || part.blocks != first) return BlockType::kNone;
@@ -162,36 +99,34 @@ bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile pr
          profile == NumericProfile::kInt8x32V1;
 }
 
-PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
-                  WeightFormat format, NumericProfile profile) {
+PackedMatrix pack_rows(const WeightRows& source, WeightFormat format, NumericProfile profile) {
   PackedMatrix w;
   w.format = format;
   w.profile = profile;
-  w.kept = common_blocks(parts, format, profile);
-  w.k = parts.front().shape[1];
-  for (const TensorView& part : parts) w.n += part.shape[0];
+  w.kept = common_blocks(source.parts(), format, profile);
+  w.k = source.k();
+  w.n = source.n();
   static SlabPool pool;
   if (w.is_integer()) {
-    expect(profile != NumericProfile::kFixed15V1 || w.k <= kernels::kMaxIntegerK, who, names.front(),
-           "at most " + std::to_string(kernels::kMaxIntegerK) + " columns for fixed15_v1",
+    expect(profile != NumericProfile::kFixed15V1 || w.k <= kernels::kMaxIntegerK, source.who(),
+           source.name_of(0), "at most " + std::to_string(kernels::kMaxIntegerK) + " columns for fixed15_v1",
            std::to_string(w.k));
     allocate_integer_panels(w, pool);
   } else {
     w.panels = pool.take(panel_floats(format, w.n, w.k));
     if (format == WeightFormat::kInt8) w.scales = pool.take(panels_of(w.n) * kPanel);
   }
-  const Stack stack(parts, names, who);
   cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
     thread_local AlignedBuffer widened;
     const int64_t first = p * kPanel, count = std::min(kPanel, w.n - first);
-    const float* rows = stack.rows(first, count, widened);
+    const float* rows = source.read(first, count, widened, WeightRows::Checks::kAll);
     if (w.is_integer()) {
       thread_local AlignedBuffer again;
       if (w.kept == BlockType::kNone)
-        pack_integer_panel(kernels::active_table(), stored(stack, rows, first, count, who, w, again), first,
+        pack_integer_panel(kernels::active_table(), stored(source, rows, first, count, w, again), first,
                            count, w);
       for (int64_t row = first; row < first + count; ++row)
-        if (const TensorView part = stack.row(row); keeps_blocks(part, format, profile))
+        if (const TensorView part = source.row(row); keeps_blocks(part, format, profile))
           if (w.kept != BlockType::kNone || part.blocks != BlockType::kQ4_1) keep_block_row(part, row, w);
       return;
     }
@@ -199,16 +134,42 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
       case WeightFormat::kFloat32:
         return kernels::active_table().pack_panels(rows, count, w.k, w.panels.data() + first * w.k);
       case WeightFormat::kBfloat16:
-        return place<kernels::bf16_index>(rounded_to_bf16(stack, rows, first, count, w.k, who).data(), first,
-                                          count, w.k, w.bf16());
+        return place<kernels::bf16_index>(rounded_to_bf16(source, rows, first, count).data(), first, count,
+                                          w.k, w.bf16());
       case WeightFormat::kInt8:
         return pack_int8(rows, first, count, w);
     }
   });
+  source.drop();
+  return w;
+}
+
+PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
+                  WeightFormat format, NumericProfile profile) {
+  WeightRows source(parts, names, who);
+  if (!can_defer(source, format, profile)) return pack_rows(source, format, profile);
+  cpu::parallel_for(panels_of(source.n()), [&](int64_t p) {
+    thread_local AlignedBuffer widened;
+    const int64_t first = p * kPanel, count = std::min(kPanel, source.n() - first);
+    source.read(first, count, widened, WeightRows::Checks::kAll);
+  });
+  PackedMatrix w;
+  w.format = format;
+  w.k = source.k();
+  w.n = source.n();
+  w.deferred = std::make_shared<DeferredMatrix>(std::move(source), format);
   return w;
 }
 
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) {
+  if (w.deferred) {
+    if (const PackedMatrix* packed = w.deferred->packed()) return unpack_rows(*packed, begin, end, out);
+    w.deferred->rows().check_unchanged();
+    thread_local AlignedBuffer widened;
+    const float* rows = w.deferred->rows().read(begin, end - begin, widened, WeightRows::Checks::kNone);
+    std::copy_n(rows, (end - begin) * w.k, out);
+    return;
+  }
   for (int64_t row = begin; row < end; ++row, out += w.k) {
     if (w.is_integer()) {
       unpack_integer_row(w, row, out);
@@ -231,3 +192,8 @@ void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) 
 }
 
 }  // namespace isobit::ops
+
+int64_t isobit::PackedMatrix::bytes() const {
+  const int64_t floats = deferred ? ops::panel_floats(format, n, k) : panels.size() + scales.size();
+  return floats * static_cast<int64_t>(sizeof(float));
+}

@@ -67,7 +67,6 @@ TEST(Checkpoint, TensorsOfTwoShards) {
   EXPECT_EQ(value(checkpoint, "a"), '1');
   EXPECT_EQ(value(checkpoint, "b"), '2');
   EXPECT_EQ(checkpoint.info("b").file, dir / "s2.safetensors");
-  checkpoint.drop("b");
   EXPECT_EQ(value(checkpoint, "b"), '2');
   EXPECT_FALSE(checkpoint.contains("c"));
   expect_error<ValueError>([&] { checkpoint.view("c"); }, {"[Checkpoint]", "got \"c\""});

@@ -63,7 +63,6 @@ TEST(SafetensorsFile, UnknownNameAndUnreadableDtype) {
   expect_error<TypeError>([&] { file.view("a"); }, {"[SafetensorsFile]", "tensor \"a\"", "F8_E4M3"});
   expect_error<ValueError>([&] { file.view("b"); }, {"[SafetensorsFile] name", "got \"b\""});
   expect_error<ValueError>([&] { file.info("b"); }, {"got \"b\""});
-  expect_error<ValueError>([&] { file.drop("b"); }, {"got \"b\""});
 }
 
 TEST(SafetensorsFile, ErrorsNameTheFile) {
@@ -127,8 +126,6 @@ TEST(SafetensorsFile, DroppedTensorsStayReadable) {
   write_safetensors(dir / "f", {{"a", view_of(DType::U8, {100'000}, a)}, {"b", view_of(DType::I8, {3}, b)}});
   const SafetensorsFile file(dir / "f");
   EXPECT_EQ(bytes_of(file.view("a")), a);
-  file.drop("a");
-  file.drop("b");
   EXPECT_EQ(bytes_of(file.view("a")), a);
   EXPECT_EQ(bytes_of(file.view("b")), b);
 }
