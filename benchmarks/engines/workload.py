@@ -64,7 +64,7 @@ def prompts(row, vocabulary):
 
 
 def prefill(engine, ids):
-    engine.generate(ids, 2)  # warm
+    engine.generate(ids, 2)  # warm: what is done once may be done in the first pass or the second
     times = []
     while len(times) < MOST_REPEATS and sum(times) < ENOUGH_SECONDS:
         times.append(engine.generate(ids, 1)[0])

@@ -203,14 +203,18 @@ struct Int15Rows {
 };
 constexpr int64_t int15_stride(int64_t k) { return (k + 15) / 16 * 16; }
 
-/// Rows of 8-bit codes in blocks of 32, the last one padded with zeros (contract 7c.2).
-struct Int8Rows {
-  const int8_t* codes;  // [rows][blocks][32]
-  int64_t blocks;
-  const float* scales;     // [rows][blocks]
-  const int32_t* offsets;  // [rows][blocks]: -128 times the sum of the codes
+/// One block of 32 of up to 8 rows, as one stretch that a register tile reads (contract 7c.2).
+constexpr int64_t kInt8Block = 32, kInt8Group = 8;
+struct Int8Group {
+  int8_t codes[kInt8Group][kInt8Block];  // padded with zeros past k
+  float scales[kInt8Group];
+  int32_t offsets[kInt8Group];  // -128 times the sum of the codes
 };
-constexpr int64_t kInt8Block = 32;
+/// Rows of 8-bit codes: [ceil(rows/8)][blocks]; nothing reads the rows that the last groups lack.
+struct Int8Rows {
+  const Int8Group* groups;
+  int64_t blocks;
+};
 /// A panel of 8-bit blocks: for each block, code + 128 as [8][32 outputs][4], then float scales [32].
 constexpr int64_t kInt8BlockBytes = kInt8Block * kPanel + 4 * kPanel;
 /// A panel of 4-bit blocks: for each block, [4][32 outputs][4] bytes that hold the code of k in the low and
@@ -249,11 +253,11 @@ struct KernelTable {
                       int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc, float* scratch);
 
   DotKernels dot;
-  /// Rows of finite x [rows, k] as 15-bit codes, rows of ld codes, or as 8-bit blocks (layout of Int8Rows).
+  /// Rows of finite x [rows, k] as 15-bit codes, rows of ld codes, or as 8-bit blocks (layout of Int8Rows,
+  /// from the first row of a group on).
   void (*quantize_int15)(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
                          int32_t* exponents);
-  void (*quantize_int8x32)(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
-                           int32_t* offsets);
+  void (*quantize_int8x32)(const float* x, int64_t ldx, int64_t rows, int64_t k, Int8Group* groups);
 
   /// Returns the smallest position with a non-finite visible score, or INT64_MAX.
   int64_t (*attention)(const AttentionArgs& args);

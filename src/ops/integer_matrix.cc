@@ -17,6 +17,7 @@ namespace {
 using kernels::int15_stride;
 using kernels::kInt8Block;
 using kernels::kInt8BlockBytes;
+using kernels::kInt8Group;
 using kernels::kPanel;
 
 int64_t pairs_of(const PackedMatrix& w) { return (w.k + 1) / 2; }
@@ -38,6 +39,7 @@ int64_t int8_block(const PackedMatrix& w, int64_t row, int64_t block) {
   return (row / kPanel * blocks_of(w) + block) * panel_block_bytes(w);
 }
 constexpr int64_t kScalesAt = kInt8Block * kPanel;  // of a block, in bytes
+constexpr int64_t kGroupFloats = sizeof(kernels::Int8Group) / sizeof(float);
 
 void pack_int15(const kernels::KernelTable& table, const float* rows, int64_t first, int64_t count,
                 PackedMatrix& w) {
@@ -52,18 +54,17 @@ void pack_int15(const kernels::KernelTable& table, const float* rows, int64_t fi
 void pack_int8x32(const kernels::KernelTable& table, const float* rows, int64_t first, int64_t count,
                   PackedMatrix& w) {
   const int64_t blocks = blocks_of(w);
-  std::vector<int8_t> codes(static_cast<size_t>(count * blocks * kInt8Block));
-  std::vector<float> scales(static_cast<size_t>(count * blocks));
-  std::vector<int32_t> offsets(scales.size());
-  table.quantize_int8x32(rows, w.k, count, w.k, codes.data(), scales.data(), offsets.data());
+  std::vector<kernels::Int8Group> groups(static_cast<size_t>(kPanel / kInt8Group * blocks));
+  table.quantize_int8x32(rows, w.k, count, w.k, groups.data());
   for (int64_t b = 0; b < blocks; ++b) {
     uint8_t* block = w.blocks() + int8_block(w, first, b);
     float* block_scales = reinterpret_cast<float*>(block + kScalesAt);
     std::memset(block, 128, static_cast<size_t>(kScalesAt));
     for (int64_t j = 0; j < count; ++j) {
-      const int8_t* from = codes.data() + (j * blocks + b) * kInt8Block;
+      const kernels::Int8Group& group = groups[static_cast<size_t>(j / kInt8Group * blocks + b)];
+      const int8_t* from = group.codes[j % kInt8Group];
       for (int64_t i = 0; i < kInt8Block; ++i) block[int8_at(j, i)] = static_cast<uint8_t>(from[i] + 128);
-      block_scales[j] = scales[static_cast<size_t>(j * blocks + b)];
+      block_scales[j] = group.scales[j % kInt8Group];
     }
   }
 }
@@ -194,7 +195,7 @@ void IntegerRows::quantize(const kernels::KernelTable& table, const float* x, in
   if (w.profile == NumericProfile::kFixed15V1) {
     const int64_t stride = int15_stride(w.k);
     auto* codes = reinterpret_cast<int16_t*>(codes_.at_least(rows * stride / 2));
-    auto* exponents = reinterpret_cast<int32_t*>(scales_.at_least(rows));
+    auto* exponents = reinterpret_cast<int32_t*>(exponents_.at_least(rows));
     cpu::parallel_for(units, [&](int64_t u) {
       const int64_t r = u * kRows;
       table.quantize_int15(x + r * ldx, ldx, std::min(kRows, rows - r), w.k, codes + r * stride, stride,
@@ -203,24 +204,21 @@ void IntegerRows::quantize(const kernels::KernelTable& table, const float* x, in
     return;
   }
   const int64_t blocks = blocks_of(w);
-  auto* codes = reinterpret_cast<int8_t*>(codes_.at_least(rows * blocks * kInt8Block / 4));
-  float* scales = scales_.at_least(rows * blocks);
-  auto* offsets = reinterpret_cast<int32_t*>(offsets_.at_least(rows * blocks));
+  codes_.at_least((rows + kInt8Group - 1) / kInt8Group * blocks * kGroupFloats);
   cpu::parallel_for(units, [&](int64_t u) {
     const int64_t r = u * kRows;
-    table.quantize_int8x32(x + r * ldx, ldx, std::min(kRows, rows - r), w.k, codes + r * blocks * kInt8Block,
-                           scales + r * blocks, offsets + r * blocks);
+    table.quantize_int8x32(x + r * ldx, ldx, std::min(kRows, rows - r), w.k,
+                           groups() + r / kInt8Group * blocks);
   });
 }
 
 void IntegerRows::remainder(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w,
                             float* out) const {
-  const auto* codes = reinterpret_cast<const int8_t*>(codes_.data());
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < w.k; ++i) {
-      const int64_t block = r * blocks_of(w) + i / kInt8Block;
-      const auto code = static_cast<float>(codes[block * kInt8Block + i % kInt8Block]);
-      out[r * w.k + i] = kernels::scalar_fma(-code, scales_.data()[block], x[r * ldx + i]);
+      const kernels::Int8Group& group = groups()[r / kInt8Group * blocks_of(w) + i / kInt8Block];
+      const auto code = static_cast<float>(group.codes[r % kInt8Group][i % kInt8Block]);
+      out[r * w.k + i] = kernels::scalar_fma(-code, group.scales[r % kInt8Group], x[r * ldx + i]);
     }
 }
 
@@ -231,7 +229,7 @@ void IntegerRows::take_int15(const int16_t* codes, const int32_t* exponents, int
     std::copy_n(codes + r * k, k, to + r * stride);
     std::fill_n(to + r * stride + k, stride - k, int16_t{0});
   }
-  std::copy_n(exponents, rows, reinterpret_cast<int32_t*>(scales_.at_least(rows)));
+  std::copy_n(exponents, rows, reinterpret_cast<int32_t*>(exponents_.at_least(rows)));
 }
 
 void IntegerRows::multiply(const kernels::KernelTable& table, int64_t row, int64_t rows,
@@ -240,15 +238,12 @@ void IntegerRows::multiply(const kernels::KernelTable& table, int64_t row, int64
   if (w.profile == NumericProfile::kFixed15V1) {
     const int64_t stride = int15_stride(w.k);
     const kernels::Int15Rows a = {reinterpret_cast<const int16_t*>(codes_.data()) + row * stride, stride,
-                                  reinterpret_cast<const int32_t*>(scales_.data()) + row};
+                                  reinterpret_cast<const int32_t*>(exponents_.data()) + row};
     table.dot.matmul_int15(a, rows, w.int15() + int15_panel(w, col), w.exponents() + col, w.k, cols, bias, y,
                            ldy);
     return;
   }
-  const int64_t first = row * blocks_of(w);
-  const kernels::Int8Rows a = {reinterpret_cast<const int8_t*>(codes_.data()) + first * kInt8Block,
-                               blocks_of(w), scales_.data() + first,
-                               reinterpret_cast<const int32_t*>(offsets_.data()) + first};
+  const kernels::Int8Rows a = {groups() + row / kInt8Group * blocks_of(w), blocks_of(w)};
   const uint8_t* panels = w.blocks() + int8_block(w, col, 0);
   if (w.kept == BlockType::kNone)
     table.dot.matmul_int8x32(a, rows, panels, cols, bias, y, ldy);

@@ -35,12 +35,17 @@ class IntegerRows {
   void remainder(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, float* out) const;
   /// The same from codes of 15 bits, rows of k, and exponents.
   void take_int15(const int16_t* codes, const int32_t* exponents, int64_t rows, int64_t k);
-  /// y[r] = rows [row, row + rows) times the columns [col, col + cols) of w (+ bias).
+  /// y[r] = rows [row, row + rows), row a multiple of 16, times the columns [col, col + cols) of w (+ bias).
   void multiply(const kernels::KernelTable& table, int64_t row, int64_t rows, const PackedMatrix& w,
                 int64_t col, int64_t cols, const float* bias, float* y, int64_t ldy) const;
 
  private:
-  AlignedBuffer codes_, scales_, offsets_;
+  kernels::Int8Group* groups() { return reinterpret_cast<kernels::Int8Group*>(codes_.data()); }
+  const kernels::Int8Group* groups() const {
+    return reinterpret_cast<const kernels::Int8Group*>(codes_.data());
+  }
+
+  AlignedBuffer codes_, exponents_;  // of 15 bits; or groups of 8-bit rows, which hold their scales
 };
 
 }  // namespace isobit::ops

@@ -12,10 +12,12 @@ namespace {
 
 using kernels::int15_stride;
 using kernels::Int15Rows;
+using kernels::Int8Group;
 using kernels::Int8Rows;
 using kernels::KernelTable;
 using kernels::kInt8Block;
 using kernels::kInt8BlockBytes;
+using kernels::kInt8Group;
 using kernels::kPanel;
 using kernels::reference_table;
 
@@ -284,18 +286,16 @@ struct Int8Problem {
       : rows(rows_),
         cols(cols_),
         blocks((k_ + kInt8Block - 1) / kInt8Block),
-        a(rows_ * blocks * kInt8Block / 4),
-        w(panels_of(cols_) * blocks * kInt8BlockBytes / 4),
-        scales(static_cast<size_t>(rows_ * blocks), 1.0f),
-        offsets(static_cast<size_t>(rows_ * blocks)) {
-    a.fill(0.0f);
+        groups(static_cast<size_t>((rows_ + kInt8Group - 1) / kInt8Group * blocks)),
+        w(panels_of(cols_) * blocks * kInt8BlockBytes / 4) {
+    for (Int8Group& group : groups) std::fill_n(group.scales, kInt8Group, 1.0f);
     std::memset(w.data(), 128, static_cast<size_t>(w.size()) * 4);
     for (int64_t n = 0; n < panels_of(cols) * kPanel; ++n)
       for (int64_t b = 0; b < blocks; ++b) scale(n, b) = 1.0f;
   }
   void set_left(int64_t r, int64_t i, int64_t code) {
-    int8_t& x = reinterpret_cast<int8_t*>(a.data())[r * blocks * kInt8Block + i];
-    offsets[static_cast<size_t>(r * blocks + i / kInt8Block)] -= static_cast<int32_t>(128 * (code - x));
+    int8_t& x = group(r, i / kInt8Block).codes[r % kInt8Group][i % kInt8Block];
+    group(r, i / kInt8Block).offsets[r % kInt8Group] -= static_cast<int32_t>(128 * (code - x));
     x = static_cast<int8_t>(code);
   }
   void set_right(int64_t n, int64_t i, int64_t code) {
@@ -306,16 +306,17 @@ struct Int8Problem {
     return reinterpret_cast<float*>(block(n, b) + kInt8Block * kPanel)[n % kPanel];
   }
   void run(const KernelTable& table, const float* bias, float* c, int64_t ldc) {
-    const Int8Rows left = {reinterpret_cast<int8_t*>(a.data()), blocks, scales.data(), offsets.data()};
-    table.dot.matmul_int8x32(left, rows, reinterpret_cast<uint8_t*>(w.data()), cols, bias, c, ldc);
+    table.dot.matmul_int8x32({groups.data(), blocks}, rows, reinterpret_cast<uint8_t*>(w.data()), cols, bias,
+                             c, ldc);
   }
+  float& row_scale(int64_t r, int64_t b) { return group(r, b).scales[r % kInt8Group]; }
+  Int8Group& group(int64_t r, int64_t b) { return groups[static_cast<size_t>(r / kInt8Group * blocks + b)]; }
   uint8_t* block(int64_t n, int64_t b) {
     return reinterpret_cast<uint8_t*>(w.data()) + (n / kPanel * blocks + b) * kInt8BlockBytes;
   }
   int64_t rows, cols, blocks;
-  Guarded a, w;
-  std::vector<float> scales;
-  std::vector<int32_t> offsets;
+  std::vector<Int8Group> groups;
+  Guarded w;
 };
 
 void check_int8(int64_t rows, int64_t cols, int64_t k, Values scales, bool largest, uint64_t seed) {
@@ -327,7 +328,9 @@ void check_int8(int64_t rows, int64_t cols, int64_t k, Values scales, bool large
     for (int64_t r = 0; r < rows; ++r) problem.set_left(r, i, code());
     for (int64_t n = 0; n < cols; ++n) problem.set_right(n, i, code());
   }
-  for (float& s : problem.scales) s = std::fabs(draw(scales, random)) / 127.0f;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t b = 0; b < problem.blocks; ++b)
+      problem.row_scale(r, b) = std::fabs(draw(scales, random)) / 127.0f;
   for (int64_t n = 0; n < cols; ++n)
     for (int64_t b = 0; b < problem.blocks; ++b)
       problem.scale(n, b) = std::fabs(draw(scales, random)) / 127.0f;
@@ -405,7 +408,7 @@ TEST(MatmulInt8x32Kernel, AddsBlocksAsTheContractSays) {
       fused.set_left(0, i, 3);
       fused.set_right(0, i, i == 0 ? -1 : 1);
     }
-    fused.scales[1] = 0x1.000002p0f;
+    fused.row_scale(0, 1) = 0x1.000002p0f;
     fused.scale(0, 1) = 0x1.000002p0f;
     fused.run(table, nullptr, &y, 1);
     EXPECT_EQ(y, 3 * 0x1p-22f) << table.isa;
@@ -424,7 +427,8 @@ void check_int4(int64_t rows, int64_t cols, int64_t k, bool has_min, uint64_t se
   Int8Problem left(rows, 1, k);
   for (int64_t i = 0; i < k; ++i)
     for (int64_t r = 0; r < rows; ++r) left.set_left(r, i, random.in(-127, 127));
-  for (float& s : left.scales) s = std::fabs(random.unit());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t b = 0; b < left.blocks; ++b) left.row_scale(r, b) = std::fabs(random.unit());
   const int64_t bytes = has_min ? kernels::kInt4MinBlockBytes : kernels::kInt4BlockBytes;
   const int64_t all = panels_of(cols) * left.blocks * bytes;
   Guarded panels(all / 4);
@@ -438,8 +442,7 @@ void check_int4(int64_t rows, int64_t cols, int64_t k, bool has_min, uint64_t se
   const float* shift = random.coin() ? bias.data() : nullptr;
   const int64_t ldc = cols + random.in(0, 3);
   Guarded expected((rows - 1) * ldc + cols), got(expected.size());
-  const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), left.blocks, left.scales.data(),
-                      left.offsets.data()};
+  const Int8Rows a = {left.groups.data(), left.blocks};
   expected.fill(kCanary);
   reference_table().dot.matmul_int4x32(a, rows, p, has_min, cols, shift, expected.data(), ldc);
   each_table([&](const KernelTable& table) {
@@ -481,8 +484,7 @@ void check_every_int4_code(int64_t k, bool has_min, const std::vector<int64_t>& 
       if (has_min) scale[2 * kPanel] = 0x00, scale[2 * kPanel + 1] = 0xc2;  // -3
     }
   }
-  const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), left.blocks, left.scales.data(),
-                      left.offsets.data()};
+  const Int8Rows a = {left.groups.data(), left.blocks};
   reference_and_each_table([&](const KernelTable& table) {
     std::vector<float> c(static_cast<size_t>(rows * kCodes));
     table.dot.matmul_int4x32(a, rows, reinterpret_cast<uint8_t*>(panels.data()), has_min, kCodes, nullptr,
@@ -521,8 +523,7 @@ TEST(MatmulInt4x32Kernel, KnownProducts) {
       scales[0] = 0x01, scales[1] = 0x00;    // 2^-24
       scales[64] = 0x00, scales[65] = 0xc0;  // -2
       float y = kCanary;
-      const Int8Rows a = {reinterpret_cast<int8_t*>(left.a.data()), 1, left.scales.data(),
-                          left.offsets.data()};
+      const Int8Rows a = {left.groups.data(), 1};
       table.dot.matmul_int4x32(a, 1, p, has_min, 1, nullptr, &y, 1);
       const int d = 127 * 15 - 127 * 5, sum = 3;
       const float expected = has_min
@@ -533,32 +534,26 @@ TEST(MatmulInt4x32Kernel, KnownProducts) {
   });
 }
 
-struct Int8Codes {
-  std::vector<int8_t> codes;
-  std::vector<float> scales;
-  std::vector<int32_t> offsets;
-};
-
-Int8Codes quantize_int8x32(const KernelTable& table, const float* x, int64_t ldx, int64_t rows, int64_t k) {
-  const auto blocks = static_cast<size_t>(rows * ((k + kInt8Block - 1) / kInt8Block));
-  Int8Codes q{std::vector<int8_t>(blocks * kInt8Block, -1), std::vector<float>(blocks, kCanary),
-              std::vector<int32_t>(blocks, -1)};
-  table.quantize_int8x32(x, ldx, rows, k, q.codes.data(), q.scales.data(), q.offsets.data());
-  return q;
+/// With other bytes wherever nothing is to be written.
+std::vector<Int8Group> quantize_int8x32(const KernelTable& table, const float* x, int64_t ldx, int64_t rows,
+                                        int64_t k) {
+  const int64_t blocks = (k + kInt8Block - 1) / kInt8Block;
+  std::vector<Int8Group> groups(static_cast<size_t>((rows + kInt8Group - 1) / kInt8Group * blocks));
+  std::memset(groups.data(), 0x55, groups.size() * sizeof(Int8Group));
+  table.quantize_int8x32(x, ldx, rows, k, groups.data());
+  return groups;
 }
 
 TEST(QuantizeInt8x32Kernel, EveryShapeAndKindOfValue) {
   Random random(9);
   for (int64_t k = 1; k <= 100; ++k)
     for (const Values kind : all_values()) {
-      const int64_t rows = random.in(1, 4), ldx = k + random.in(0, 3);
+      const int64_t rows = random.in(1, 18), ldx = k + random.in(0, 3);
       const Guarded x(draw_n(kind, (rows - 1) * ldx + k, random));
-      const Int8Codes expected = quantize_int8x32(reference_table(), x.data(), ldx, rows, k);
+      const std::vector<Int8Group> expected = quantize_int8x32(reference_table(), x.data(), ldx, rows, k);
       each_table([&](const KernelTable& table) {
-        const Int8Codes got = quantize_int8x32(table, x.data(), ldx, rows, k);
-        ASSERT_EQ(got.codes, expected.codes);
-        ASSERT_TRUE(same_bits(got.scales, expected.scales));
-        ASSERT_EQ(got.offsets, expected.offsets);
+        const std::vector<Int8Group> got = quantize_int8x32(table, x.data(), ldx, rows, k);
+        ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(Int8Group)), 0);
       });
     }
 }
@@ -567,13 +562,12 @@ TEST(QuantizeInt8x32Kernel, KnownCodes) {
   reference_and_each_table([&](const KernelTable& table) {
     const auto expect = [&](const std::vector<float>& x, float scale, const std::vector<int8_t>& codes) {
       const auto k = static_cast<int64_t>(x.size());
-      Int8Codes got = quantize_int8x32(table, x.data(), k, 1, k);
+      const Int8Group got = quantize_int8x32(table, x.data(), k, 1, k)[0];
       EXPECT_EQ(got.scales[0], scale) << table.isa;
       int32_t sum = 0;
       for (const int8_t code : codes) sum += code;
       EXPECT_EQ(got.offsets[0], -128 * sum) << table.isa;
-      got.codes.resize(x.size());
-      EXPECT_EQ(got.codes, codes) << table.isa;
+      EXPECT_EQ(std::vector<int8_t>(got.codes[0], got.codes[0] + k), codes) << table.isa;
     };
     expect({0.0f, -0.0f}, 0.0f, {0, 0});
     expect({127.0f, -127.0f, 0.5f, 1.5f, -2.5f, 126.5f}, 1.0f, {127, -127, 0, 2, -2, 126});

@@ -26,8 +26,7 @@ void matmul_int4x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, bool
                     const float* bias, float* c, int64_t ldc);
 void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_t* codes, int64_t ld,
                     int32_t* exponents);
-void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
-                      int32_t* offsets);
+void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, Int8Group* groups);
 void pack_panels(const float* w, int64_t n, int64_t k, float* panels);
 int64_t rms_norm(const float* x, int64_t ldx, int64_t rows, int64_t d, const float* w, float eps, bool offset,
                  float* y, int64_t ldy);

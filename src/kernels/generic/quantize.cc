@@ -44,8 +44,7 @@ void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_
   }
 }
 
-void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
-                      int32_t* offsets) {
+void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, Int8Group* groups) {
   const int64_t blocks = (k + 31) / 32;
   for (int64_t row = 0; row < rows; ++row, x += ldx)
     for (int64_t b = 0; b < blocks; ++b) {
@@ -53,17 +52,22 @@ void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8
       const int n0 = lanes_left(k - 32 * b), n1 = lanes_left(k - 32 * b - 16);
       const f32x16 v0 = load_lanes(from, n0), v1 = n1 > 0 ? load_lanes(from + 16, n1) : zero();
       const float s = reduce_max(max(abs(v0), abs(v1))) / 127.0f;
-      const f32x16 divisor = broadcast(s);
-      const i32x16 c0 = s == 0.0f ? broadcast_i(0) : limited(to_i32(v0 / divisor), 127);
-      const i32x16 c1 = s == 0.0f ? broadcast_i(0) : limited(to_i32(v1 / divisor), 127);
-      int8_t* to = codes + (row * blocks + b) * 32;
+      i32x16 c0 = broadcast_i(0), c1 = c0;
+      if (s != 0.0f) {
+        c0 = to_i32(v0 / broadcast(s));
+        c1 = to_i32(v1 / broadcast(s));
+      }
+      if (s < 0x1p-126f) {  // only of a subnormal is the largest quotient more than 127 and a little
+        c0 = limited(c0, 127);
+        c1 = limited(c1, 127);
+      }
+      Int8Group& group = groups[row / kInt8Group * blocks + b];
+      int8_t* to = group.codes[row % kInt8Group];
       store_i8(to, c0);
       store_i8(to + 16, c1);
-      int32_t lanes[16], sum = 0;
-      store_i(lanes, c0 + c1);
-      for (const int32_t lane : lanes) sum += lane;
-      scales[row * blocks + b] = s;
-      offsets[row * blocks + b] = -128 * sum;
+      const auto sum = static_cast<int32_t>(sum_halving(to_f32(c0 + c1)));  // exact
+      group.scales[row % kInt8Group] = s;
+      group.offsets[row % kInt8Group] = -128 * sum;
     }
 }
 

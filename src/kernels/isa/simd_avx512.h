@@ -28,7 +28,7 @@ constexpr const char* kIsaName = "avx512";
 constexpr int kTileRows = 10;
 constexpr int kTileVecs = 2;
 constexpr int kInt15Rows = 4;
-constexpr int kInt8Rows = 4;
+constexpr int kInt8Rows = 8;
 
 struct f32x16 {
   __m512 v;

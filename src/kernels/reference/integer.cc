@@ -37,8 +37,10 @@ float block_product(const Int8Rows& a, int64_t r, Add add) {
   std::vector<std::pair<int64_t, float>> nodes;
   for (int64_t first = 0; first < a.blocks; first += kStep) {
     float acc = 0.0f;
-    for (int64_t b = first; b < std::min(first + kStep, a.blocks); ++b)
-      acc = add(a.codes + (r * a.blocks + b) * kInt8Block, b, a.scales[r * a.blocks + b], acc);
+    for (int64_t b = first; b < std::min(first + kStep, a.blocks); ++b) {
+      const Int8Group& group = a.groups[r / kInt8Group * a.blocks + b];
+      acc = add(group.codes[r % kInt8Group], b, group.scales[r % kInt8Group], acc);
+    }
     nodes.emplace_back(first / kStep, acc);
   }
   return tree(std::move(nodes), [](float left, float right) { return left + right; }) + 0.0f;
@@ -77,22 +79,22 @@ void matmul_int15(const Int15Rows& a, int64_t rows, const int16_t* panels, const
     }
 }
 
-void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
-                      int32_t* offsets) {
+void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, Int8Group* groups) {
   const int64_t blocks = (k + 31) / 32;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t b = 0; b < blocks; ++b) {
+      Int8Group& group = groups[row / kInt8Group * blocks + b];
       const float* from = x + row * ldx + 32 * b;
       const int64_t n = std::min<int64_t>(32, k - 32 * b);
       const float s = largest(from, n) / 127.0f;
       int32_t sum = 0;
       for (int64_t i = 0; i < 32; ++i) {
         const int32_t code = i < n && s != 0.0f ? code_of(from[i] / s, 127) : 0;
-        codes[(row * blocks + b) * 32 + i] = static_cast<int8_t>(code);
+        group.codes[row % kInt8Group][i] = static_cast<int8_t>(code);
         sum += code;
       }
-      scales[row * blocks + b] = s;
-      offsets[row * blocks + b] = -128 * sum;
+      group.scales[row % kInt8Group] = s;
+      group.offsets[row % kInt8Group] = -128 * sum;
     }
 }
 

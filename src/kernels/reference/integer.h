@@ -12,8 +12,7 @@ void quantize_int15(const float* x, int64_t ldx, int64_t rows, int64_t k, int16_
 float int15_value(int64_t sum, int32_t exponent);
 void matmul_int15(const Int15Rows& a, int64_t rows, const int16_t* panels, const int32_t* exponents,
                   int64_t k, int64_t cols, const float* bias, float* c, int64_t ldc);
-void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, int8_t* codes, float* scales,
-                      int32_t* offsets);
+void quantize_int8x32(const float* x, int64_t ldx, int64_t rows, int64_t k, Int8Group* groups);
 void matmul_int8x32(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols, const float* bias,
                     float* c, int64_t ldc);
 

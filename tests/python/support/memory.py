@@ -15,6 +15,7 @@ def memory():
 isobit.set_num_threads(1)
 before, _, start = memory()
 model = CausalLM.load(sys.argv[1], **json.loads(sys.argv[2]))
+model.generate([[1, 2, 3]], 2)  # after which no weight is left in its file
 after, peak, _ = memory()
 print(json.dumps([after - before, peak - start, model.weight_bytes]))
 """

@@ -8,10 +8,11 @@
 
 namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
-// ROWS rows with VECS vectors of 16 outputs of one panel.
+// ROWS rows of one group with VECS vectors of 16 outputs of one panel, from output 16 vec on.
 template <class Block, int ROWS, int VECS>
-static inline void block_tile(const Int8Rows& a, int64_t row, const uint8_t* panel, const float* bias,
-                              float* c, int64_t ldc, int64_t cols) {
+static inline void block_tile(const Int8Rows& a, int64_t row, const uint8_t* panel, int vec,
+                              const float* bias, float* c, int64_t ldc, int64_t cols) {
+  const Int8Group* groups = a.groups + row / kInt8Group * a.blocks;
   constexpr int64_t kStep = kBlock / kInt8Block;
   f32x16 partials[kMaxTreeLevels][ROWS][VECS];
   f32x16 acc[ROWS][VECS];
@@ -22,7 +23,8 @@ static inline void block_tile(const Int8Rows& a, int64_t row, const uint8_t* pan
     for (int r = 0; r < ROWS; ++r)
       for (int v = 0; v < VECS; ++v) acc[r][v] = zero();
     for (int64_t b = first; b < (last ? a.blocks : first + kStep); ++b)
-      Block::template add<ROWS, VECS>(a, row, b, panel + b * Block::kBytes, acc);
+      Block::template add<ROWS, VECS>(groups[b], ROWS == kInt8Group ? 0 : row % kInt8Group,
+                                      panel + b * Block::kBytes, vec, acc);
     for (int64_t bit = block; depth > 0 && (last || (bit & 1)); bit >>= 1) {
       --depth;
       for (int r = 0; r < ROWS; ++r)
@@ -33,38 +35,35 @@ static inline void block_tile(const Int8Rows& a, int64_t row, const uint8_t* pan
       for (int v = 0; v < VECS; ++v) partials[depth][r][v] = acc[r][v];
     ++depth;
   }
-  for (int v = 0; v < VECS && 16 * v < cols; ++v) {
-    const int n = cols - 16 * v < 16 ? static_cast<int>(cols - 16 * v) : 16;
-    const f32x16 shift = bias ? load_lanes(bias + 16 * v, n) : zero();
+  for (int v = 0; v < VECS && 16 * (vec + v) < cols; ++v) {
+    const int64_t col = 16 * (vec + v);
+    const int n = cols - col < 16 ? static_cast<int>(cols - col) : 16;
+    const f32x16 shift = bias ? load_lanes(bias + col, n) : zero();
     for (int r = 0; r < ROWS; ++r) {
       const f32x16 y = acc[r][v] + zero();
-      store_lanes(c + (row + r) * ldc + 16 * v, bias ? y + shift : y, n);
+      store_lanes(c + (row + r) * ldc + col, bias ? y + shift : y, n);
     }
   }
 }
 
-// Rows from `row` that do not fill a tile: the tile of exactly that many rows.
+// Exactly `rows` rows, at most ROWS, by one panel. Many rows leave registers for one vector of outputs.
 template <class Block, int ROWS>
-static inline void block_rest(const Int8Rows& a, int64_t row, int64_t rows, const uint8_t* panel,
+static inline void block_rows(const Int8Rows& a, int64_t row, int64_t rows, const uint8_t* panel,
                               const float* bias, float* c, int64_t ldc, int64_t cols) {
-  if constexpr (ROWS > 0) {
-    if (rows - row == ROWS)
-      block_tile<Block, ROWS, 2>(a, row, panel, bias, c, ldc, cols);
-    else
-      block_rest<Block, ROWS - 1>(a, row, rows, panel, bias, c, ldc, cols);
-  }
+  if constexpr (ROWS > 1)
+    if (rows < ROWS) return block_rows<Block, ROWS - 1>(a, row, rows, panel, bias, c, ldc, cols);
+  constexpr int kVecs = ROWS > 4 ? 1 : 2;
+  for (int vec = 0; vec < 2 && 16 * vec < cols; vec += kVecs)
+    block_tile<Block, ROWS, kVecs>(a, row, panel, vec, bias, c, ldc, cols);
 }
 
 template <class Block>
 static inline void block_product(const Int8Rows& a, int64_t rows, const uint8_t* panels, int64_t cols,
                                  const float* bias, float* c, int64_t ldc) {
-  for (int64_t col = 0; col < cols; col += kPanel, panels += a.blocks * Block::kBytes) {
-    const float* shift = bias ? bias + col : nullptr;
-    int64_t row = 0;
-    for (; row + kInt8Rows <= rows; row += kInt8Rows)
-      block_tile<Block, kInt8Rows, 2>(a, row, panels, shift, c + col, ldc, cols - col);
-    block_rest<Block, kInt8Rows - 1>(a, row, rows, panels, shift, c + col, ldc, cols - col);
-  }
+  for (int64_t col = 0; col < cols; col += kPanel, panels += a.blocks * Block::kBytes)
+    for (int64_t row = 0; row < rows; row += kInt8Rows)
+      block_rows<Block, kInt8Rows>(a, row, rows - row, panels, bias ? bias + col : nullptr, c + col, ldc,
+                                   cols - col);
 }
 
 }  // namespace isobit::kernels::ISOBIT_ISA_NAMESPACE

@@ -12,12 +12,12 @@ struct EightBits {
   static constexpr int64_t kBytes = kInt8BlockBytes;
 
   template <int ROWS, int VECS>
-  ISOBIT_INLINE static void add(const Int8Rows& a, int64_t row, int64_t b, const uint8_t* block,
+  ISOBIT_INLINE static void add(const Int8Group& a, int64_t row, const uint8_t* block, int vec,
                                 f32x16 (&acc)[ROWS][VECS]) {
+    block += 64 * vec;
     i32x16 d[ROWS][VECS];
     for (int r = 0; r < ROWS; ++r)
-      for (int v = 0; v < VECS; ++v)
-        d[r][v] = broadcast_i(kQuadOffset == 0 ? 0 : a.offsets[(row + r) * a.blocks + b]);
+      for (int v = 0; v < VECS; ++v) d[r][v] = broadcast_i(kQuadOffset == 0 ? 0 : a.offsets[row + r]);
     for (int q = 0; q < 8; ++q) {
       QuadWeights w[VECS];
       for (int v = 0; v < VECS; ++v) {
@@ -25,7 +25,7 @@ struct EightBits {
         prefetch_l2(block + q * 128 + v * 64 + 1024);
       }
       for (int r = 0; r < ROWS; ++r) {
-        const QuadRow x = quad_row(a.codes + ((row + r) * a.blocks + b) * kInt8Block + 4 * q);
+        const QuadRow x = quad_row(a.codes[row + r] + 4 * q);
         for (int v = 0; v < VECS; ++v) d[r][v] = dot_quads(d[r][v], w[v], x);
       }
     }
@@ -33,7 +33,7 @@ struct EightBits {
     for (int v = 0; v < VECS; ++v) {
       const f32x16 s = load(scales + 16 * v);
       for (int r = 0; r < ROWS; ++r)
-        acc[r][v] = fma(to_f32(d[r][v]), s * broadcast(a.scales[(row + r) * a.blocks + b]), acc[r][v]);
+        acc[r][v] = fma(to_f32(d[r][v]), s * broadcast(a.scales[row + r]), acc[r][v]);
     }
   }
 };
