@@ -20,7 +20,7 @@ struct CausalLM::Impl {
   ModelPlan plan;
   int64_t max_positions = 0;
   bool tied = false;
-  WeightFormat weight_format = WeightFormat::kFloat32;
+  WeightFormat weight_format = WeightFormat::kFloat32, embed_format = WeightFormat::kFloat32;
   NumericProfile numeric_profile = NumericProfile::kFp32V1;
   std::vector<std::string> unused;
   PackedMatrix embedding;

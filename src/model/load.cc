@@ -80,6 +80,7 @@ class Loader {
   void set_formats() {
     expect(options_.embed_format != WeightFormat::kInt8, kWho, "embed_format", "float32 or bfloat16", "int8");
     model_.weight_format = options_.weight_format;
+    model_.embed_format = options_.embed_format;
     for (TransformerOptions& o : plan_.layers) o.weight_format = options_.weight_format;
     for (std::optional<MambaOptions>& o : plan_.mamba_layers)
       if (o) set_weight_format(*o, options_.weight_format);
@@ -326,7 +327,7 @@ const std::vector<std::string>& CausalLM::unused_names() const { return impl_->u
 bool CausalLM::tied() const { return impl_->tied; }
 WeightFormat CausalLM::weight_format() const { return impl_->weight_format; }
 NumericProfile CausalLM::numeric_profile() const { return impl_->numeric_profile; }
-WeightFormat CausalLM::embed_format() const { return impl_->embedding.format; }
+WeightFormat CausalLM::embed_format() const { return impl_->embed_format; }
 int64_t CausalLM::projection_elements() const {
   int64_t elements = 0;
   for (const auto& layer : impl_->layers) elements += layer->matrix_elements();

@@ -5,10 +5,10 @@
 
 namespace isobit::ops {
 
-const PackedMatrix* DeferredMatrix::use() {
+const PackedMatrix* DeferredMatrix::use(Use kind) {
   if (const PackedMatrix* ready = packed()) return ready;
   rows_.check_unchanged();
-  if (!used_.exchange(true)) return nullptr;
+  if (!used_[static_cast<int>(kind)].exchange(true)) return nullptr;
   const std::unique_lock lock(packing_, std::try_to_lock);
   if (!lock) return nullptr;
   if (!packed()) {

@@ -16,9 +16,11 @@ class DeferredMatrix {
  public:
   DeferredMatrix(WeightRows rows, WeightFormat format) : rows_(std::move(rows)), format_(format) {}
 
-  /// Counts a use. Null where it is to read `rows`: the first, and any while another thread packs. ValueError
-  /// where the file has been written since it was opened.
-  const PackedMatrix* use();
+  /// A table may serve both in one pass.
+  enum class Use { kProduct, kLookup };
+  /// Counts a use. Null where it is to read `rows`: the first of its kind, and any while another thread packs.
+  /// ValueError where the file has been written since it was opened.
+  const PackedMatrix* use(Use kind);
   /// Null before anything was packed.
   const PackedMatrix* packed() const {
     return is_packed_.load(std::memory_order_acquire) ? &matrix_ : nullptr;
@@ -28,7 +30,7 @@ class DeferredMatrix {
  private:
   const WeightRows rows_;
   const WeightFormat format_;
-  std::atomic<bool> used_ = false, is_packed_ = false;
+  std::atomic<bool> used_[2] = {}, is_packed_ = false;
   std::mutex packing_;
   PackedMatrix matrix_;
 };

@@ -7,6 +7,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "core/profile.h"
 #include "kernels/table.h"
+#include "ops/deferred_matrix.h"
 
 namespace isobit::ops {
 namespace {
@@ -98,6 +99,9 @@ void divide(float* x, int64_t ld, int64_t rows, int64_t width, float divisor) {
 }
 
 void embed(const PackedMatrix& table, const int64_t* ids, int64_t tokens, float* x) {
+  if (table.deferred)
+    if (const PackedMatrix* packed = table.deferred->use(DeferredMatrix::Use::kLookup))
+      return embed(*packed, ids, tokens, x);
   const StageTimer timer("embedding");
   in_pieces(tokens, std::max<int64_t>(1, kPieceFloats / table.k), [&](int64_t first, int64_t count) {
     for (int64_t t = first; t < first + count; ++t) unpack_rows(table, ids[t], ids[t] + 1, x + t * table.k);

@@ -77,7 +77,7 @@ int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy, Terms terms) {
   if (w.deferred)
-    if (const PackedMatrix* packed = w.deferred->use())
+    if (const PackedMatrix* packed = w.deferred->use(DeferredMatrix::Use::kProduct))
       return linear(x, ldx, rows, *packed, bias, y, ldy, terms);
   const StageTimer timer("linear", w.n, w.k,
                          2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));

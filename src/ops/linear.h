@@ -56,10 +56,11 @@ struct PackedMatrix {
 
 namespace isobit::ops {
 
-/// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other and keeps them in `format`: a
-/// BF16 tensor as its own bits in bfloat16. Shapes are the caller's to check; a value that is not finite, or
-/// not in bfloat16, is refused with "[who] name", as is a row longer than 65536 for fixed15_v1. Rows of a
-/// file whose values stay as they are stay there at first (ops/deferred_matrix.h).
+/// Stacks parts [n_i, k] (F32, F16 or BF16, widened exactly) below each other and keeps them in `format`:
+/// BF16 tensors as their own bits in bfloat16, and in float32 as well where nothing else is among them.
+/// Shapes are the caller's to check; a value that is not finite, or not in bfloat16, is refused with "[who]
+/// name", as is a row longer than 65536 for fixed15_v1. Rows of a file whose values stay as they are stay
+/// there at first (ops/deferred_matrix.h).
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
                   WeightFormat format = WeightFormat::kFloat32,
                   NumericProfile profile = NumericProfile::kFp32V1);

@@ -92,6 +92,16 @@ BlockType common_blocks(const std::vector<TensorView>& parts, WeightFormat forma
   return first == BlockType::kQ8_0 ? BlockType::kNone : first;
 }
 
+// What loses nothing of the format asked for: float32 needs no more than two bytes of BF16.
+WeightFormat smallest_exact(const WeightRows& source, WeightFormat asked, NumericProfile profile) {
+  const bool all_bf16 = std::all_of(source.parts().begin(), source.parts().end(), [](const TensorView& part) {
+    return part.dtype == DType::BF16 && part.blocks == BlockType::kNone;
+  });
+  return asked == WeightFormat::kFloat32 && profile == NumericProfile::kFp32V1 && all_bf16
+             ? WeightFormat::kBfloat16
+             : asked;
+}
+
 }  // namespace
 
 bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile profile) {
@@ -145,8 +155,9 @@ PackedMatrix pack_rows(const WeightRows& source, WeightFormat format, NumericPro
 }
 
 PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string> names, const char* who,
-                  WeightFormat format, NumericProfile profile) {
+                  WeightFormat asked, NumericProfile profile) {
   WeightRows source(parts, names, who);
+  const WeightFormat format = smallest_exact(source, asked, profile);
   if (!can_defer(source, format, profile)) return pack_rows(source, format, profile);
   cpu::parallel_for(panels_of(source.n()), [&](int64_t p) {
     thread_local AlignedBuffer widened;

@@ -13,6 +13,7 @@
 #include "checkpoint/helpers.h"
 #include "isobit/error.h"
 #include "isobit/safetensors.h"
+#include "ops/elementwise.h"
 #include "support/bits.h"
 #include "support/random.h"
 
@@ -107,6 +108,26 @@ TEST(DeferredMatrix, IsPackedByItsSecondUse) {
     product(w, 2);
     EXPECT_EQ(w.deferred->packed() != nullptr, packed);
   }
+}
+
+TEST(DeferredMatrix, LookupsAndProductsOfOnePassAreFirstUses) {
+  Random random(8);
+  Parts parts;
+  parts.add(DType::F32, 40, 20, random);
+  parts.write();
+  const PackedMatrix tied = ops::pack(parts.in_file, parts.names, "Test");
+  const PackedMatrix table = ops::pack(parts.in_file, parts.names, "Test");
+  const std::vector<int64_t> ids = {39, 0, 17, 17};
+  const std::vector<float> rows = all_rows(ops::pack(parts.in_memory, parts.names, "Test"));
+  for (const bool packed : {false, true, true})
+    for (const PackedMatrix* w : {&tied, &table}) {
+      std::vector<float> x(ids.size() * 20);
+      ops::embed(*w, ids.data(), 4, x.data());
+      for (size_t i = 0; i < ids.size(); ++i)
+        EXPECT_TRUE(same_bits({x.data() + 20 * i, 20}, {rows.data() + 20 * ids[i], 20}));
+      if (w == &tied) product(*w, 1);
+      EXPECT_EQ(w->deferred->packed() != nullptr, packed);
+    }
 }
 
 TEST(DeferredMatrix, WhatIsRoundedIsPackedAtOnce) {

@@ -169,6 +169,30 @@ TEST(Linear, StoredWeightsGiveTheProductOfTheWidenedOnes) {
     }
 }
 
+// What float32 asks of a bfloat16 checkpoint fits into its own two bytes.
+TEST(Linear, OnlyBf16PartsStayTwoBytes) {
+  Random random(8);
+  const int64_t n = 64, k = 40;
+  const std::vector<float> values = random.units(n * k), x = random.units(3 * k);
+  std::vector<uint16_t> halves(values.size());
+  ASSERT_EQ(round_to_bf16(values.data(), n * k, halves.data()), n * k);
+  std::vector<float> wide(values.size());
+  widen_bf16(halves.data(), n * k, wide.data());
+  const TensorView bf16 = {DType::BF16, {n, k}, reinterpret_cast<const std::byte*>(halves.data())};
+  const std::vector<std::string> names = {"a", "b"};
+  const std::vector<TensorView> same = {bf16, bf16}, mixed = {bf16, view(wide, n, k)},
+                                widened = {view(wide, n, k), view(wide, n, k)};
+  const PackedMatrix expected = ops::pack(widened, names, "Test");
+  EXPECT_EQ(ops::pack(same, names, "Test").bytes() * 2, expected.bytes());
+  EXPECT_EQ(ops::pack(mixed, names, "Test").bytes(), expected.bytes());
+  std::vector<float> y(3 * 2 * n), got(y.size());
+  ASSERT_TRUE(ops::linear(x.data(), k, 3, expected, nullptr, y.data(), 2 * n));
+  for (const auto& parts : {same, mixed}) {
+    ASSERT_TRUE(ops::linear(x.data(), k, 3, ops::pack(parts, names, "Test"), nullptr, got.data(), 2 * n));
+    EXPECT_TRUE(same_bits(got, y));
+  }
+}
+
 // Sizes around the units that threads take: 96 rows, some 2^16 weights.
 TEST(Linear, UnitsCannotBeSeen) {
   Random random(2);
