@@ -18,8 +18,8 @@ class DeferredMatrix {
 
   /// A table may serve both in one pass.
   enum class Use { kProduct, kLookup };
-  /// Counts a use. Null where it is to read `rows`: the first of its kind, and any while another thread packs.
-  /// ValueError where the file has been written since it was opened.
+  /// Counts a use. Null where it is to read `rows`: the first of its kind, and any while another thread
+  /// packs. ValueError where the file has been written since it was opened.
   const PackedMatrix* use(Use kind);
   /// Null before anything was packed.
   const PackedMatrix* packed() const {
