@@ -177,16 +177,17 @@ class CausalLM(Computes, _core.CausalLM):
         its index and shards (only tensors are read; what a pickle could call is refused).
 
         weight_format: how the projections are kept, "float32" (a bfloat16 checkpoint in its own two bytes),
-        "bfloat16" or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding and
-        head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored values.
-        numeric_profile: the arithmetic of projections, head and scores, one of isobit.numeric_profiles();
-        another than "fp32_v1" is for transformers (else NotImplementedError) and keeps codes of the matrices;
-        where the instruction set in use makes it slow, that is a NumericProfileSpeedWarning, once a process.
-        max_positions: default and upper bound are the config's. progress(tensors done, tensors in all) is
-        called while loading. Weights that are used as the file has them are read there once more, in the
-        first pass, and packed in the second: a file that is written until then (not one that is replaced) is a
-        ValueError of that pass. FileNotFoundError for a missing directory, file or shard; UnsupportedModel for
-        a family, option or tensor that is not known; ValueError for malformed files or non-finite weights.
+        "bfloat16" or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding
+        and head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored
+        values. numeric_profile: the arithmetic of projections, head and scores, one of
+        isobit.numeric_profiles(); another than "fp32_v1" is for transformers (else NotImplementedError) and
+        keeps codes of the matrices; where the instruction set in use makes it slow, that is a
+        NumericProfileSpeedWarning, once a process. max_positions: default and upper bound are the config's.
+        progress(tensors done, tensors in all) is called while loading. Weights that are used as the file has
+        them are read there once more, in the first pass, and packed in the second: a file that is written
+        until then (not one that is replaced) is a ValueError of that pass. FileNotFoundError for a missing
+        directory, file or shard; UnsupportedModel for a family, option or tensor that is not known;
+        ValueError for malformed files or non-finite weights.
         """
         model = cls.__new__(cls)
         kept = cls._chosen(weight_format, embed_format, device, numeric_profile, numeric_mode)
