@@ -59,6 +59,9 @@ class CausalLMState {
 
 class CausalLM {
  public:
+  /// Reads and checks all weights. Those that are used as the file has them are read there once more, in the
+  /// first pass, and packed in the second; a file that was written until then (not one that was replaced) is
+  /// a ValueError of that pass.
   static CausalLM load(const std::filesystem::path& directory, const LoadOptions& options = {});
   /// Throws what load would for the config and the tensors' names, without reading a weight. Returns the
   /// names that load would leave unread.

@@ -33,7 +33,8 @@ class MambaLayer;  // packed weights, src/nn
 ///     mimo_x, mimo_z, mimo_o (H, R, P) (MIMO).
 class MambaBlock {
  public:
-  /// Weights are packed (copied). Throws ValueError or TypeError naming the weight or option.
+  /// Weights are packed (copied; from a file's views as by CausalLM::load). Throws ValueError or TypeError
+  /// naming the weight or option.
   MambaBlock(const WeightMap& weights, const MambaOptions& options);
   ~MambaBlock();
   MambaBlock(MambaBlock&&) noexcept;

@@ -18,8 +18,8 @@ class TransformerLayer;  // packed weights, src/nn
 
 class TransformerBlock {
  public:
-  /// Weights are packed (copied), the projections in options.weight_format. Throws ValueError or TypeError
-  /// naming the weight or option.
+  /// Weights are packed (copied; from a file's views as by CausalLM::load), the projections in
+  /// options.weight_format. Throws ValueError or TypeError naming the weight or option.
   TransformerBlock(const WeightMap& weights, const TransformerOptions& options);
   ~TransformerBlock();
   TransformerBlock(TransformerBlock&&) noexcept;
