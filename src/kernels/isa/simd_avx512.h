@@ -22,13 +22,14 @@ namespace isobit::kernels::ISOBIT_ISA_NAMESPACE {
 
 #ifdef __AVX512VNNI__
 constexpr const char* kIsaName = "avx512vnni";
+constexpr int kInt8Rows = 8;
 #else
 constexpr const char* kIsaName = "avx512";
+constexpr int kInt8Rows = 4;
 #endif
 constexpr int kTileRows = 10;
 constexpr int kTileVecs = 2;
 constexpr int kInt15Rows = 4;
-constexpr int kInt8Rows = 8;
 
 struct f32x16 {
   __m512 v;
