@@ -126,9 +126,8 @@ PackedMatrix pack_rows(const WeightRows& source, WeightFormat format, NumericPro
     w.panels = pool.take(panel_floats(format, w.n, w.k));
     if (format == WeightFormat::kInt8) w.scales = pool.take(panels_of(w.n) * kPanel);
   }
-  cpu::parallel_for(panels_of(w.n), [&](int64_t p) {
+  const auto pack_panel = [&](int64_t first, int64_t count) {
     thread_local AlignedBuffer widened;
-    const int64_t first = p * kPanel, count = std::min(kPanel, w.n - first);
     const float* rows = source.read(first, count, widened, WeightRows::Checks::kAll);
     if (w.is_integer()) {
       thread_local AlignedBuffer again;
@@ -149,8 +148,14 @@ PackedMatrix pack_rows(const WeightRows& source, WeightFormat format, NumericPro
       case WeightFormat::kInt8:
         return pack_int8(rows, first, count, w);
     }
+  };
+  // About a megabyte at a time, so that the file's pages go as the panels come.
+  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 18) / (w.k * kPanel)) * kPanel;
+  cpu::parallel_for((w.n + step - 1) / step, [&](int64_t unit) {
+    const int64_t begin = unit * step, end = std::min(begin + step, w.n);
+    for (int64_t row = begin; row < end; row += kPanel) pack_panel(row, std::min(kPanel, end - row));
+    source.drop(begin, end - begin);
   });
-  source.drop();
   return w;
 }
 

@@ -69,9 +69,13 @@ void WeightRows::check_unchanged() const {
     if (part.file) part.file->check_unchanged();
 }
 
-void WeightRows::drop() const {
-  for (const TensorView& part : parts_)
+void WeightRows::drop(int64_t first, int64_t count) const {
+  for (size_t i = part_of(first); count > 0; ++i, first = 0) {
+    const int64_t take = std::min(parts_[i].shape[0] - first, count);
+    const TensorView part = parts_[i].rows(first, first + take);
     if (part.file) part.file->drop({part.data, static_cast<size_t>(part.bytes())});
+    count -= take;
+  }
 }
 
 }  // namespace isobit::ops

@@ -32,8 +32,8 @@ class WeightRows {
 
   /// ValueError where a file that parts lie in has been written since it was opened.
   void check_unchanged() const;
-  /// Tells the kernel that the parts' pages in files will not be needed again.
-  void drop() const;
+  /// Tells the kernel that the pages of rows that lie in files will not be needed again.
+  void drop(int64_t first, int64_t count) const;
 
  private:
   /// Which part `row` is in; it becomes a row of that.
