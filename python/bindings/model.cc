@@ -290,6 +290,9 @@ void bind_model(nb::module_& m) {
   model.def_prop_ro(
       "weight_bytes", [](const Model& m) { return m.impl->weight_bytes(); },
       "Memory of all weights in their stored form.");
+  model.def_prop_ro(
+      "step_bytes", [](const Model& m) { return m.impl->step_bytes(); },
+      "Memory of the weights that a step reads: all but a table that only the embedding uses.");
   model.def_prop_ro("max_positions", [](const Model& m) { return m.impl->max_positions(); });
   model.def_prop_ro(
       "unused_names", [](const Model& m) { return m.impl->unused_names(); },

@@ -796,6 +796,12 @@ class CausalLM:
         """Memory of all weights in their stored form."""
 
     @property
+    def step_bytes(self) -> int:
+        """
+        Memory of the weights that a step reads: all but a table that only the embedding uses.
+        """
+
+    @property
     def max_positions(self) -> int: ...
     @property
     def unused_names(self) -> list[str]:

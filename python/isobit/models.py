@@ -176,7 +176,7 @@ class CausalLM(Computes, _core.CausalLM):
         """Loads a checkpoint directory: config.json and safetensors, or without those a pytorch_model.bin or
         its index and shards (only tensors are read; what a pickle could call is refused).
 
-        weight_format: how the projections are kept, "float32" (a bfloat16 checkpoint in its own two bytes),
+        weight_format: how the projections are kept, "float32" (bfloat16 safetensors in their own two bytes),
         "bfloat16" or "int8" (see isobit.lowbit); norms and biases are float32. embed_format: how embedding
         and head are kept, None (float32) or "bfloat16". The results are those of float32 on the stored
         values. numeric_profile: the arithmetic of projections, head and scores, one of

@@ -92,9 +92,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& who
   stat_regular(-1, path, who);  // before open(), which blocks on a FIFO and may act on a device
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw_errno(who, path, "a readable file");
-  const struct stat info = stat_regular(file.get(), path, who);
-  size_ = static_cast<size_t>(info.st_size);
-  changed_ = info.st_mtim;
+  opened_ = stat_regular(file.get(), path, who);
+  size_ = static_cast<size_t>(opened_.st_size);
   if (size_ > max_bytes)
     throw ValueError(
         message(who, path, "at most " + std::to_string(max_bytes) + " bytes", std::to_string(size_)));
@@ -119,11 +118,18 @@ void MappedFile::check_whole() const {
                              std::to_string(now)));
 }
 
+// A write whose time was set back still shows in the time of the inode's change, which links, owners and
+// permissions move as well.
 void MappedFile::check_unchanged() const {
   if (fd_ < 0) return;
   const struct stat now = stat_regular(fd_, path_, who_);
-  if (static_cast<size_t>(now.st_size) != size_ || now.st_mtim.tv_sec != changed_.tv_sec ||
-      now.st_mtim.tv_nsec != changed_.tv_nsec)
+  const auto same_time = [](const timespec& a, const timespec& b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  };
+  const bool explained = now.st_nlink != opened_.st_nlink || now.st_mode != opened_.st_mode ||
+                         now.st_uid != opened_.st_uid || now.st_gid != opened_.st_gid;
+  if (now.st_size != opened_.st_size || !same_time(now.st_mtim, opened_.st_mtim) ||
+      (!explained && !same_time(now.st_ctim, opened_.st_ctim)))
     throw ValueError(message(who_, path_, "the file as it was opened", "one that was written since"));
 }
 

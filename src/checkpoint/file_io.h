@@ -2,9 +2,10 @@
 // Files as the checkpoint code sees them: regular files mapped read-only, and files replaced atomically.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -28,8 +29,7 @@ class MappedFile {
   /// ValueError where the file has become shorter than what is mapped: touching the lost pages would end the
   /// process. What is cut off after the check is not seen.
   void check_whole() const;
-  /// ValueError where it has been written since it was opened, as far as its length and its time of change
-  /// tell.
+  /// ValueError where it has been written since it was opened, as far as its length and its times tell.
   void check_unchanged() const;
   /// Tells the kernel that the whole pages inside `part` will not be needed again; they stay readable.
   void drop(std::span<const std::byte> part) const;
@@ -40,7 +40,7 @@ class MappedFile {
   int fd_ = -1;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
-  timespec changed_ = {};
+  struct stat opened_ = {};
 };
 
 /// What lies at a path after symbolic links are followed. Throws as MappedFile does, but not for a missing

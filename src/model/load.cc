@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "checkpoint/file_io.h"
 #include "checkpoint/names.h"
 #include "core/checked.h"
 #include "core/fp_env.h"
@@ -53,6 +54,8 @@ class Loader {
     for (int64_t i = 0; i < plan_.n_layers; ++i) {
       done(load_layer(i));
     }
+    for (const auto& [wanted, name] : names_)
+      if (const TensorView t = source_.view(name); t.file) t.file->check_unchanged();
   }
 
  private:
@@ -340,6 +343,10 @@ int64_t CausalLM::weight_bytes() const {
                   static_cast<int64_t>((norm.weight.size() + norm.bias.size()) * sizeof(float));
   for (const auto& layer : impl_->layers) bytes += layer->weight_bytes();
   return bytes;
+}
+
+int64_t CausalLM::step_bytes() const {
+  return weight_bytes() - (impl_->own_head.n > 0 ? impl_->embedding.bytes() : 0);
 }
 
 }  // namespace isobit

@@ -2,20 +2,32 @@
 #include "ops/deferred_matrix.h"
 
 #include <algorithm>
+#include <new>
 
 namespace isobit::ops {
 
-const PackedMatrix* DeferredMatrix::use(Use kind) {
-  if (const PackedMatrix* ready = packed()) return ready;
-  rows_.check_unchanged();
-  if (!used_[static_cast<int>(kind)].exchange(true)) return nullptr;
+std::shared_ptr<const WeightRows> DeferredMatrix::rows() const {
+  const std::lock_guard lock(rows_mutex_);
+  return rows_;
+}
+
+std::shared_ptr<const WeightRows> DeferredMatrix::use(Use kind) {
+  std::shared_ptr<const WeightRows> source = rows();
+  if (!source) return nullptr;
+  source->check_unchanged();
+  if (!used_[static_cast<int>(kind)].exchange(true)) return source;
   const std::unique_lock lock(packing_, std::try_to_lock);
-  if (!lock) return nullptr;
-  if (!packed()) {
-    matrix_ = pack_rows(rows_, format_, NumericProfile::kFp32V1);
-    is_packed_.store(true, std::memory_order_release);
+  if (!lock) return source;
+  if (packed()) return nullptr;
+  try {
+    matrix_ = pack_rows(*source, format_, NumericProfile::kFp32V1);
+  } catch (const std::bad_alloc&) {
+    return source;
   }
-  return &matrix_;
+  is_packed_.store(true, std::memory_order_release);
+  const std::lock_guard rows_lock(rows_mutex_);
+  rows_ = nullptr;
+  return nullptr;
 }
 
 bool can_defer(const WeightRows& rows, WeightFormat format, NumericProfile profile) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "ops/linear.h"
@@ -11,28 +12,33 @@
 namespace isobit::ops {
 
 /// The first use reads the rows where the file has them, so that whoever asks a model once does not wait for
-/// all of it to be packed; the second packs them. Calls may come from several threads.
+/// all of it to be packed; the second packs them and lets go of the file. Calls may come from several
+/// threads.
 class DeferredMatrix {
  public:
-  DeferredMatrix(WeightRows rows, WeightFormat format) : rows_(std::move(rows)), format_(format) {}
+  DeferredMatrix(WeightRows rows, WeightFormat format)
+      : format_(format), rows_(std::make_shared<const WeightRows>(std::move(rows))) {}
 
   /// A table may serve both in one pass.
   enum class Use { kProduct, kLookup };
-  /// Counts a use. Null where it is to read `rows`: the first of its kind, and any while another thread
-  /// packs. ValueError where the file has been written since it was opened.
-  const PackedMatrix* use(Use kind);
-  /// Null before anything was packed.
+  /// Counts a use. The rows that it is to read: in the first of its kind, while another thread packs, or for
+  /// want of memory to pack into; they must be check_unchanged() afterwards. Null once there are panels.
+  /// ValueError where the file has been written since it was opened.
+  std::shared_ptr<const WeightRows> use(Use kind);
+  /// Null once there are panels.
+  std::shared_ptr<const WeightRows> rows() const;
+  /// Null before.
   const PackedMatrix* packed() const {
     return is_packed_.load(std::memory_order_acquire) ? &matrix_ : nullptr;
   }
-  const WeightRows& rows() const { return rows_; }
 
  private:
-  const WeightRows rows_;
   const WeightFormat format_;
   std::atomic<bool> used_[2] = {}, is_packed_ = false;
   std::mutex packing_;
   PackedMatrix matrix_;
+  mutable std::mutex rows_mutex_;
+  std::shared_ptr<const WeightRows> rows_;
 };
 
 /// Whether the rows can stay where they are: in files, and of values that the format holds as they are.

@@ -99,13 +99,18 @@ void divide(float* x, int64_t ld, int64_t rows, int64_t width, float divisor) {
 }
 
 void embed(const PackedMatrix& table, const int64_t* ids, int64_t tokens, float* x) {
-  if (table.deferred)
-    if (const PackedMatrix* packed = table.deferred->use(DeferredMatrix::Use::kLookup))
-      return embed(*packed, ids, tokens, x);
+  std::shared_ptr<const WeightRows> source;  // while nothing has packed the table
+  if (table.deferred) source = table.deferred->use(DeferredMatrix::Use::kLookup);
+  if (table.deferred && !source) return embed(*table.deferred->packed(), ids, tokens, x);
   const StageTimer timer("embedding");
   in_pieces(tokens, std::max<int64_t>(1, kPieceFloats / table.k), [&](int64_t first, int64_t count) {
-    for (int64_t t = first; t < first + count; ++t) unpack_rows(table, ids[t], ids[t] + 1, x + t * table.k);
+    for (int64_t t = first; t < first + count; ++t)
+      if (source)
+        unpack_rows(*source, ids[t], ids[t] + 1, x + t * table.k);
+      else
+        unpack_rows(table, ids[t], ids[t] + 1, x + t * table.k);
   });
+  if (source) source->check_unchanged();
 }
 
 int64_t argmax(const float* x, int64_t n) {

@@ -32,7 +32,6 @@ void product_of_rows(const kernels::KernelTable& table, const float* x, int64_t 
 // The same in whichever format W is.
 void product(const kernels::KernelTable& table, const float* x, int64_t ldx, int64_t rows,
              const PackedMatrix& w, int64_t col, int64_t cols, const float* bias, float* y, int64_t ldy) {
-  if (w.deferred) return product_of_rows(table, x, ldx, rows, w.deferred->rows(), col, cols, bias, y, ldy);
   thread_local AlignedBuffer scratch;
   const int64_t begin = col * w.k;
   switch (w.format) {
@@ -76,9 +75,9 @@ int64_t spread_rows(const float*& x, int64_t ldx, int64_t rows, int64_t k) {
 
 bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, const float* bias, float* y,
             int64_t ldy, Terms terms) {
-  if (w.deferred)
-    if (const PackedMatrix* packed = w.deferred->use(DeferredMatrix::Use::kProduct))
-      return linear(x, ldx, rows, *packed, bias, y, ldy, terms);
+  std::shared_ptr<const WeightRows> source;  // while nothing has packed w
+  if (w.deferred) source = w.deferred->use(DeferredMatrix::Use::kProduct);
+  if (w.deferred && !source) return linear(x, ldx, rows, *w.deferred->packed(), bias, y, ldy, terms);
   const StageTimer timer("linear", w.n, w.k,
                          2.0 * static_cast<double>(rows) * static_cast<double>(w.n * w.k));
   constexpr int64_t kRows = 96;
@@ -106,6 +105,8 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
     const float* shift = bias ? bias + col : nullptr;
     if (w.is_integer())
       quantized.multiply(table, row, n_rows, w, col, n_cols, shift, out, ldy);
+    else if (source)
+      product_of_rows(table, x + row * ldx, ldx, n_rows, *source, col, n_cols, shift, out, ldy);
     else
       product(table, x + row * ldx, ldx, n_rows, w, col, n_cols, shift, out, ldy);
     if (two) {
@@ -118,6 +119,7 @@ bool linear(const float* x, int64_t ldx, int64_t rows, const PackedMatrix& w, co
       if (table.first_nonfinite(out + r * ldy, n_cols) != n_cols)
         finite.store(false, std::memory_order_relaxed);
   });
+  if (source) source->check_unchanged();
   return finite;
 }
 

@@ -15,7 +15,8 @@ namespace isobit {
 
 namespace ops {
 class DeferredMatrix;
-}
+class WeightRows;
+}  // namespace ops
 
 /// In which format a matrix is kept, and for which arithmetic.
 struct MatrixForm {
@@ -68,6 +69,9 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
 /// Whether a part's blocks are used on their own bits: in int8x32_v1, if no format is asked for. Q4_1, and
 /// Q4_0 in panels of 4 bits, only where all parts of a matrix are the same.
 bool keeps_blocks(const TensorView& part, WeightFormat format, NumericProfile profile);
+
+/// Rows [begin, end), [end - begin, k], as they are given.
+void unpack_rows(const WeightRows& source, int64_t begin, int64_t end, float* out);
 
 /// Rows [begin, end) back as [end - begin, k], widened; of an integer profile as unpack_integer_row says.
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out);

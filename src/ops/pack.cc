@@ -156,6 +156,7 @@ PackedMatrix pack_rows(const WeightRows& source, WeightFormat format, NumericPro
     for (int64_t row = begin; row < end; row += kPanel) pack_panel(row, std::min(kPanel, end - row));
     source.drop(begin, end - begin);
   });
+  source.check_unchanged();
   return w;
 }
 
@@ -177,14 +178,19 @@ PackedMatrix pack(std::span<const TensorView> parts, std::span<const std::string
   return w;
 }
 
+void unpack_rows(const WeightRows& source, int64_t begin, int64_t end, float* out) {
+  thread_local AlignedBuffer widened;
+  std::copy_n(source.read(begin, end - begin, widened, WeightRows::Checks::kNone), (end - begin) * source.k(),
+              out);
+}
+
 void unpack_rows(const PackedMatrix& w, int64_t begin, int64_t end, float* out) {
   if (w.deferred) {
-    if (const PackedMatrix* packed = w.deferred->packed()) return unpack_rows(*packed, begin, end, out);
-    w.deferred->rows().check_unchanged();
-    thread_local AlignedBuffer widened;
-    const float* rows = w.deferred->rows().read(begin, end - begin, widened, WeightRows::Checks::kNone);
-    std::copy_n(rows, (end - begin) * w.k, out);
-    return;
+    const std::shared_ptr<const WeightRows> source = w.deferred->rows();
+    if (!source) return unpack_rows(*w.deferred->packed(), begin, end, out);
+    source->check_unchanged();
+    unpack_rows(*source, begin, end, out);
+    return source->check_unchanged();
   }
   for (int64_t row = begin; row < end; ++row, out += w.k) {
     if (w.is_integer()) {

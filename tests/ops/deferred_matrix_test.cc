@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -170,11 +171,22 @@ TEST(DeferredMatrix, RefusesWhatIsNotFinite) {
                            {"[Test] part1", "finite"});
 }
 
+enum class Writing { kInPlace, kTimeSetBack, kShorter };
+
+void overwrite(const std::filesystem::path& path, Writing writing) {
+  const auto before = std::filesystem::last_write_time(path);
+  std::string bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path, writing == Writing::kShorter ? bytes.substr(0, bytes.size() - 1) : bytes);
+  std::filesystem::last_write_time(
+      path, writing == Writing::kTimeSetBack ? before : before + std::chrono::seconds(2));
+}
+
 TEST(DeferredMatrix, NeverReadsAFileThatWasWritten) {
   Random random(6);
   Parts parts;
   parts.add(DType::F32, 40, 20, random);
-  for (const bool shorter : {false, true}) {
+  for (const Writing writing : {Writing::kInPlace, Writing::kTimeSetBack, Writing::kShorter}) {
     parts.write();
     const PackedMatrix fresh = ops::pack(parts.in_file, parts.names, "Test");
     const PackedMatrix used_once = ops::pack(parts.in_file, parts.names, "Test");
@@ -182,17 +194,70 @@ TEST(DeferredMatrix, NeverReadsAFileThatWasWritten) {
     const std::vector<float> expected = product(used_once, 3);
     product(packed, 3);
     product(packed, 3);
-
-    std::string bytes = read_file(parts.path());
-    bytes.back() = static_cast<char>(bytes.back() ^ 1);
-    write_file(parts.path(), shorter ? bytes.substr(0, bytes.size() - 1) : bytes);
-    std::filesystem::last_write_time(parts.path(),
-                                     std::filesystem::file_time_type::clock::now() + std::chrono::seconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // clocks of file systems are coarse
+    overwrite(parts.path(), writing);
     for (const PackedMatrix* w : {&fresh, &used_once}) {
       expect_error<ValueError>([&] { product(*w, 3); }, {parts.path().string(), "as it was opened"});
       expect_error<ValueError>([&] { all_rows(*w); }, {parts.path().string(), "as it was opened"});
     }
+    expect_error<ValueError>([&] { ops::pack(parts.in_file, parts.names, "Test", WeightFormat::kInt8); },
+                             {parts.path().string(), "as it was opened"});
     EXPECT_TRUE(same_bits(product(packed, 3), expected));
+  }
+}
+
+// Whatever is written while a product reads the file: its bits or an error, and no panels of both.
+TEST(DeferredMatrix, WritesDuringAUseAreSeen) {
+  Random random(9);
+  Parts parts;
+  parts.add(DType::F32, 6000, 512, random);
+  parts.write();
+  const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 1);
+  for (int i = 0; i < 16; ++i) {
+    parts.write();
+    const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
+    if (i % 2 == 1) product(w, 1);
+    std::jthread writer([&, delay = random.in(0, 8000)] {
+      std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      std::fstream file(parts.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(1 << 20);
+      file << std::string(10 << 20, '\1');
+    });
+    for (int use = 0; use < 3; ++use) {
+      try {
+        EXPECT_TRUE(same_bits(product(w, 1), expected));
+      } catch (const ValueError&) {
+      }
+    }
+  }
+}
+
+TEST(DeferredMatrix, WhatDoesNotWriteIsNoChange) {
+  namespace fs = std::filesystem;
+  Random random(10);
+  Parts parts;
+  parts.add(DType::F32, 40, 20, random);
+  parts.write();
+  const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 1);
+  const PackedMatrix linked = ops::pack(parts.in_file, parts.names, "Test");
+  const PackedMatrix guarded = ops::pack(parts.in_file, parts.names, "Test");
+  fs::create_hard_link(parts.path(), parts.dir / "other");
+  EXPECT_TRUE(same_bits(product(linked, 1), expected));
+  fs::permissions(parts.path(), fs::perms::owner_read);
+  EXPECT_TRUE(same_bits(product(guarded, 1), expected));
+}
+
+TEST(DeferredMatrix, LetsGoOfItsFileOncePacked) {
+  Random random(11);
+  Parts parts;
+  parts.add(DType::F32, 40, 20, random);
+  parts.write();
+  const std::weak_ptr<const MappedFile> file = parts.in_file[0].file;
+  const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
+  parts.in_file.clear();
+  for (const bool open : {true, false}) {
+    product(w, 1);
+    EXPECT_EQ(!file.expired(), open);
   }
 }
 

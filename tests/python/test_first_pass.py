@@ -3,12 +3,15 @@
 those of a file that has changed."""
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from support.checkpoints import make_config, random_weights, write_checkpoint
 from support.refusals import refuses
 
+from isobit.cli import info
 from isobit.models import CausalLM, Checkpoint, HFConfig, plan_for
 
 IDS = [[5, 17, 2, 33, 8], [40, 1, 9, 9, 60]]
@@ -42,6 +45,41 @@ def test_parameters_are_the_same_before_and_after(tmp_path):
     before = {name: np.asarray(value).tobytes() for name, value in model.parameters().items()}
     model.generate(IDS, 3)
     assert before == {name: np.asarray(value).tobytes() for name, value in model.parameters().items()}
+
+
+@pytest.mark.parametrize("family", ["llama", "phi3"])
+@pytest.mark.parametrize("dtype", ["F32", "BF16"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_bytes_that_are_announced_are_those_of_the_model(tmp_path, family, dtype, tied):
+    # Every matrix is of whole panels.
+    config = make_config(family, hidden_size=64, intermediate_size=64) | {"tie_word_embeddings": tied}
+    folder = write_checkpoint(tmp_path, config, random_weights(config), dtype)
+    model = CausalLM.load(folder)
+    each = 2 if dtype == "BF16" else 4
+    assert info.describe(folder)["memory_bytes"] == model.weight_bytes
+    assert model.step_bytes == model.weight_bytes - (0 if tied else each * 96 * 64)
+
+
+SHORT_OF_MEMORY = """
+import resource, sys, numpy as np
+from isobit.models import CausalLM
+import isobit
+isobit.set_num_threads(1)
+free, short = CausalLM.load(sys.argv[1]), CausalLM.load(sys.argv[1])
+expected = [np.asarray(free.forward([[5, 17, 2]])).tobytes() for _ in range(2)][1]
+assert np.asarray(short.forward([[5, 17, 2]])).tobytes() == expected
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+# Room for a state, and then for no matrix.
+resource.setrlimit(resource.RLIMIT_AS, (used + (44 << 20), resource.RLIM_INFINITY))
+assert all(np.asarray(short.forward([[5, 17, 2]])).tobytes() == expected for _ in range(3))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_without_memory_for_panels_the_file_serves_on(tmp_path):
+    config = make_config("llama") | {"hidden_size": 512, "intermediate_size": 8192, "head_dim": 16}
+    folder = write_checkpoint(tmp_path, config, random_weights(config))
+    subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, str(folder)], check=True)
 
 
 def rewrite(path, keep):

@@ -23,8 +23,6 @@ _PROMPTS = (16, 128, 512)
 _DEPTHS = (32, 1024)
 _TOKENS = 32
 _REPEATS = 3
-_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-_EIGHTHS = {"fixed15_v1": 16, "int8x32_v1": 9}  # of a byte, for a weight of projections and head
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,10 +106,7 @@ def counts(model: CausalLM, kind: str, length: int, batch: int = 1) -> tuple[int
     per_key = 2 * plan.head_dim * sum(kind in ("attention", "both") for kind in kinds)
     scans = common.mamba_layers(plan)
     flop = 2 * head + tokens * (2 * layers + 2 * per_key * plan.n_heads * keys + scans * _scan_flop(plan))
-    integer = _EIGHTHS.get(model.numeric_profile)
-    read = (integer or 8 * _BYTES[model.weight_format]) * layers // 8
-    read += (integer or 8 * _BYTES[model.embed_format]) * head // 8
-    read = min(read, model.weight_bytes)  # a file's own blocks are smaller than the profile's
+    read = model.step_bytes
     read += 4 * (per_key * plan.n_kv_heads * keys + scans * common.mamba_state_numbers(plan)) * batch
     return flop * batch, read
 

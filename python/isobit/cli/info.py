@@ -125,7 +125,8 @@ def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, embed_format: str) -> int:
-    """Of the weights: projections, embedding and head in their formats, all else float32."""
+    """Of the weights: projections, embedding and head in their formats, of which bfloat16 tensors need no more
+    than two bytes a number, all else float32."""
 
     def bare(name: str) -> str:
         return name.removeprefix("model.").removeprefix("backbone.")
@@ -141,6 +142,8 @@ def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, e
             fmt = weight_format
         elif name in tables:
             fmt = embed_format
+        if fmt == "float32" and name in projections | tables and info.dtype == "BF16":
+            fmt = "bfloat16"
         scales = 4 * sum(info.shape[:1]) if fmt == "int8" else 0
         size = _kind(checkpoint, info.name)[1]
         total += {"float32": 4, "bfloat16": 2, "int8": 1}[fmt] * size + scales
