@@ -125,7 +125,7 @@ def _checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _memory_bytes(plan: ModelPlan, checkpoint: Checkpoint, weight_format: str, embed_format: str) -> int:
-    """Of the weights: projections, embedding and head in their formats, of which bfloat16 tensors need no more
+    """Of the weights: projections, embedding and head in their formats, where bfloat16 tensors need no more
     than two bytes a number, all else float32."""
 
     def bare(name: str) -> str:
