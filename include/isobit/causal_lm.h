@@ -104,8 +104,7 @@ class CausalLM {
   WeightFormat weight_format() const;
   WeightFormat embed_format() const;
   int64_t projection_elements() const;  ///< of all matrices but embedding and head
-  int64_t step_bytes()
-      const;  ///< of the weights that a step reads: all but a table that only the embedding uses
+  int64_t step_bytes() const;    ///< of the weights that a step reads: all but a table of embeddings alone
   int64_t weight_bytes() const;  ///< of all weights in their stored form, whole panels of 32 outputs each
   NumericProfile numeric_profile() const;
   /// A parameter by checkpoint name, float32: what its stored form widens to, and where an integer profile

@@ -28,6 +28,13 @@ struct Parts {
   std::vector<TensorView> in_memory, in_file;
   std::vector<std::string> names;
 
+  Parts() = default;
+  /// One part, written.
+  Parts(uint64_t seed, DType dtype, int64_t rows, int64_t k) {
+    Random random(seed);
+    add(dtype, rows, k, random);
+    write();
+  }
   void add(DType dtype, int64_t rows, int64_t k, Random& random) {
     const std::vector<float> wide = random.units(rows * k);
     std::vector<std::byte> bytes(static_cast<size_t>(rows * k * itemsize(dtype)));
@@ -100,10 +107,7 @@ TEST(DeferredMatrix, EveryUseGivesTheBitsOfPanels) {
 }
 
 TEST(DeferredMatrix, IsPackedByItsSecondUse) {
-  Random random(2);
-  Parts parts;
-  parts.add(DType::F32, 40, 20, random);
-  parts.write();
+  Parts parts(2, DType::F32, 40, 20);
   const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
   for (const bool packed : {false, true, true}) {
     product(w, 2);
@@ -112,10 +116,7 @@ TEST(DeferredMatrix, IsPackedByItsSecondUse) {
 }
 
 TEST(DeferredMatrix, LookupsAndProductsOfOnePassAreFirstUses) {
-  Random random(8);
-  Parts parts;
-  parts.add(DType::F32, 40, 20, random);
-  parts.write();
+  Parts parts(8, DType::F32, 40, 20);
   const PackedMatrix tied = ops::pack(parts.in_file, parts.names, "Test");
   const PackedMatrix table = ops::pack(parts.in_file, parts.names, "Test");
   const std::vector<int64_t> ids = {39, 0, 17, 17};
@@ -132,10 +133,7 @@ TEST(DeferredMatrix, LookupsAndProductsOfOnePassAreFirstUses) {
 }
 
 TEST(DeferredMatrix, WhatIsRoundedIsPackedAtOnce) {
-  Random random(3);
-  Parts parts;
-  parts.add(DType::F16, 40, 20, random);
-  parts.write();
+  Parts parts(3, DType::F16, 40, 20);
   EXPECT_FALSE(ops::pack(parts.in_file, parts.names, "Test", WeightFormat::kBfloat16).deferred);
   EXPECT_FALSE(ops::pack(parts.in_file, parts.names, "Test", WeightFormat::kInt8).deferred);
   for (const NumericProfile profile : {NumericProfile::kFixed15V1, NumericProfile::kInt8x32V1})
@@ -143,10 +141,7 @@ TEST(DeferredMatrix, WhatIsRoundedIsPackedAtOnce) {
 }
 
 TEST(DeferredMatrix, ServesSeveralThreads) {
-  Random random(4);
-  Parts parts;
-  parts.add(DType::F32, 700, 130, random);
-  parts.write();
+  Parts parts(4, DType::F32, 700, 130);
   const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 3);
   for (int round = 0; round < 5; ++round) {
     const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
@@ -208,10 +203,8 @@ TEST(DeferredMatrix, NeverReadsAFileThatWasWritten) {
 
 // Whatever is written while a product reads the file: its bits or an error, and no panels of both.
 TEST(DeferredMatrix, WritesDuringAUseAreSeen) {
+  Parts parts(9, DType::F32, 6000, 512);
   Random random(9);
-  Parts parts;
-  parts.add(DType::F32, 6000, 512, random);
-  parts.write();
   const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 1);
   for (int i = 0; i < 16; ++i) {
     parts.write();
@@ -234,10 +227,7 @@ TEST(DeferredMatrix, WritesDuringAUseAreSeen) {
 
 TEST(DeferredMatrix, WhatDoesNotWriteIsNoChange) {
   namespace fs = std::filesystem;
-  Random random(10);
-  Parts parts;
-  parts.add(DType::F32, 40, 20, random);
-  parts.write();
+  Parts parts(10, DType::F32, 40, 20);
   const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 1);
   const PackedMatrix linked = ops::pack(parts.in_file, parts.names, "Test");
   const PackedMatrix guarded = ops::pack(parts.in_file, parts.names, "Test");
@@ -248,10 +238,7 @@ TEST(DeferredMatrix, WhatDoesNotWriteIsNoChange) {
 }
 
 TEST(DeferredMatrix, LetsGoOfItsFileOncePacked) {
-  Random random(11);
-  Parts parts;
-  parts.add(DType::F32, 40, 20, random);
-  parts.write();
+  Parts parts(11, DType::F32, 40, 20);
   const std::weak_ptr<const MappedFile> file = parts.in_file[0].file;
   const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
   parts.in_file.clear();
@@ -262,10 +249,7 @@ TEST(DeferredMatrix, LetsGoOfItsFileOncePacked) {
 }
 
 TEST(DeferredMatrix, OutlivesTheNameOfItsFile) {
-  Random random(7);
-  Parts parts;
-  parts.add(DType::BF16, 40, 20, random);
-  parts.write();
+  Parts parts(7, DType::BF16, 40, 20);
   const std::vector<float> expected = product(ops::pack(parts.in_memory, parts.names, "Test"), 3);
   const PackedMatrix w = ops::pack(parts.in_file, parts.names, "Test");
   parts.in_file.clear();
